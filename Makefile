@@ -1,0 +1,42 @@
+# make demo   set up .venv and run the main job on embedded data
+# make test   set up .venv and run every check: ruff, mypy, import-linter, pytest
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.base
+	$(BIN)/dpfedvis calibrate --epsilon 1 --delta 1e-5 --mechanism gradient \
+		--rounds 50 --records 4000 --landmarks 500 --gamma 0.005 --tau-x 10 --tau-y 200 --upsilon 20
+
+test: lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo > $(VENV)/import-linter.txt || { cat $(VENV)/import-linter.txt; exit 1; }
+
+bench: $(VENV)/.test
+	$(BIN)/python -m pytest tests/benchmarks --benchmarks -s
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("dpfedvis needs Python 3.11 or newer; this is " + sys.version) if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing dpfedvis into $(VENV)"
+	@$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing dpfedvis, Opacus and the test tools into $(VENV)"
+	@$(PIP_INSTALL) -e ".[opacus,test]"
+	@touch $@ $(VENV)/.base

@@ -1,0 +1,75 @@
+"""Privacy accounting on its own: budgets, release events, sensitivities, calibration, accountants and the ledger.
+
+Set a budget, receive calibrated noise:
+
+>>> from accounting import Budget, PlannedRelease, calibrate, sensitivity
+>>> delta = sensitivity.gradient(gamma=0.005, records=4000, landmarks=500)
+>>> plan = calibrate(Budget(1.0, 1e-5), PlannedRelease("gradient", delta, count=50))
+>>> f"{plan['gradient'].sigma:.4g}"
+'7.157e-05'
+
+Nothing heavy is imported here; dp-accounting and Opacus are, when an accountant of theirs is first asked.
+"""
+
+from accounting import sensitivity
+from accounting.accountants import ACCOUNTANTS, Accountant, Reading, accountant, compare, tightest
+from accounting.budget import Budget
+from accounting.calibration import CalibratedPlan, CalibratedRelease, PlannedRelease, calibrate
+from accounting.composition import Composition
+from accounting.errors import (
+    AccountingError,
+    BudgetExceeded,
+    CannotAccount,
+    InvalidParameter,
+    LedgerCorrupted,
+    LedgerError,
+    UnprotectedReleaseError,
+)
+from accounting.events import (
+    DiscreteGaussianRelease,
+    Event,
+    GaussianRelease,
+    SampledGaussianRelease,
+    Unprotected,
+)
+from accounting.gdp import gaussian_delta, gaussian_epsilon, gaussian_log_delta, gaussian_mu
+from accounting.ledger import Ledger, Receipt
+from accounting.noise import DiscreteNoise, NoiseSource, SeededNoise, SystemNoise
+
+__all__ = [
+    "ACCOUNTANTS",
+    "Accountant",
+    "AccountingError",
+    "Budget",
+    "BudgetExceeded",
+    "CalibratedPlan",
+    "CalibratedRelease",
+    "CannotAccount",
+    "Composition",
+    "DiscreteGaussianRelease",
+    "DiscreteNoise",
+    "Event",
+    "GaussianRelease",
+    "InvalidParameter",
+    "Ledger",
+    "LedgerCorrupted",
+    "LedgerError",
+    "NoiseSource",
+    "PlannedRelease",
+    "Reading",
+    "Receipt",
+    "SampledGaussianRelease",
+    "SeededNoise",
+    "SystemNoise",
+    "Unprotected",
+    "UnprotectedReleaseError",
+    "accountant",
+    "calibrate",
+    "compare",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_log_delta",
+    "gaussian_mu",
+    "sensitivity",
+    "tightest",
+]

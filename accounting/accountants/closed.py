@@ -1,0 +1,123 @@
+"""Accountants in closed form: exact GDP, zCDP, the paper's theorem, basic and advanced composition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from accounting import checks
+from accounting.composition import Composition
+from accounting.errors import CannotAccount
+from accounting.gdp import gaussian_epsilon
+from accounting.roots import minimum, root
+
+
+def gdp(composition: Composition, delta: float) -> float:
+    """Exact ε of Gaussian releases: μ² = Σ (Δ/σ)², then δ(ε) in closed form (Dong, Roth & Su 2022)."""
+    _only(composition, "gdp", discrete=False)
+    return gaussian_epsilon(math.sqrt(composition.mu2), delta)
+
+
+def zcdp(composition: Composition, delta: float) -> float:
+    """ε through zero-concentrated DP, for Gaussian and discrete Gaussian releases: ρ = Σ (Δ/σ)²/2."""
+    _only(composition, "zcdp", discrete=True)
+    return zcdp_epsilon((composition.mu2 + composition.discrete_mu2) / 2, delta)
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """ε of a ρ-zCDP mechanism at δ.
+
+    ρ-zCDP is (α, αρ)-RDP for every α > 1, and (α, τ)-RDP gives ε = τ + (log(1/δ) + (α − 1) log(1 − 1/α) − log α)/(α −
+    1) (Canonne, Kamath & Steinke 2020, Prop. 12). Every α gives a valid bound, so that the search for the best one
+    cannot make it wrong.
+    """
+    rho = checks.nonnegative("rho", rho)
+    log_inverse = -math.log(checks.probability("delta", delta))
+    if rho == 0:
+        return 0.0
+
+    def bound(log_gap: float) -> float:
+        gap = math.exp(log_gap)
+        alpha = 1 + gap
+        return alpha * rho + (log_inverse - gap * math.log1p(1 / gap) - math.log(alpha)) / gap
+
+    centre = 0.5 * math.log(log_inverse / rho)
+    return max(0.0, minimum(bound, centre - 6, centre + 6))
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Largest ρ for which `zcdp_epsilon` stays at ε."""
+    epsilon = checks.positive("epsilon", epsilon)
+
+    def excess(log_rho: float) -> float:
+        return zcdp_epsilon(math.exp(log_rho), delta) - epsilon
+
+    high = math.log(epsilon)  # ε ≥ ρ, so that no ρ above ε can do
+    low = high
+    while excess(low) > 0:
+        low -= 2
+    return math.exp(root(excess, low, high + 1e-9, absolute=1e-13)) if low < high else epsilon
+
+
+def theorem(composition: Composition, delta: float) -> float:
+    """ε of Thm 6 of the paper: σ² = 8 S Δ² log(e + ε/δ)/ε² (Kairouz, Oh & Viswanath 2015, Thm 4.3), solved for ε.
+
+    Gaussian composition depends on Σ (Δ/σ)² alone, so that releases of different noise have the ε of equal ones with
+    the same sum, and S (Δ/σ)² may be read as that sum.
+    """
+    _only(composition, "theorem", discrete=False)
+    log_mu2 = math.log(composition.mu2)
+
+    def excess(log_epsilon: float) -> float:
+        epsilon = math.exp(log_epsilon)
+        return 2 * log_epsilon - math.log(8 * math.log(math.e + epsilon / delta)) - log_mu2
+
+    low = 0.5 * (math.log(8) + log_mu2)  # the logarithm in the formula is at least 1
+    high = low + 1
+    while excess(high) < 0:
+        high += 1
+    return math.exp(root(excess, low - 1e-9, high, absolute=1e-13))
+
+
+def theorem_sigma(*, sensitivity: float, rounds: int, epsilon: float, delta: float) -> float:
+    """σ that Thm 6 asks for: √(8 S log(e + ε/δ)) Δ/ε."""
+    sensitivity = checks.positive("sensitivity", sensitivity)
+    rounds = checks.count("rounds", rounds)
+    epsilon, delta = checks.positive("epsilon", epsilon), checks.probability("delta", delta)
+    return sensitivity * math.sqrt(8 * rounds * math.log(math.e + epsilon / delta)) / epsilon
+
+
+def basic(composition: Composition, delta: float) -> float:
+    """Basic composition (Dwork & Roth 2014): each of k releases at (ε_i, δ/k) by its exact curve, and ε = Σ ε_i."""
+    _only(composition, "basic", discrete=True)
+    return math.fsum(count * epsilon for epsilon, count in _each(composition, delta / composition.releases))
+
+
+def advanced(composition: Composition, delta: float) -> float:
+    """Advanced composition: ε = √(2 log(1/δ′) Σ ε_i²) + Σ ε_i (e^{ε_i} − 1) with δ′ = Σ δ_i = δ/2.
+
+    Dwork, Rothblum & Vadhan 2010, Thm III.3; the martingale argument does not need equal ε_i.
+    """
+    _only(composition, "advanced", discrete=True)
+    each = _each(composition, delta / (2 * composition.releases))
+    if any(epsilon > 700 for epsilon, _ in each):
+        return math.inf
+    squares = math.fsum(count * epsilon**2 for epsilon, count in each)
+    drift = math.fsum(count * epsilon * math.expm1(epsilon) for epsilon, count in each)
+    return math.sqrt(2 * math.log(2 / delta) * squares) + drift
+
+
+def _each(composition: Composition, delta: float) -> list[tuple[float, int]]:
+    """(ε, count) of each group of single releases at `delta`."""
+    readings: list[tuple[Callable[[float], float], dict[float, int]]] = [
+        (lambda noise: gaussian_epsilon(1 / noise, delta), composition.gaussian),
+        (lambda noise: zcdp_epsilon(0.5 / noise**2, delta), composition.discrete),
+    ]
+    return [(read(noise), count) for read, groups in readings for noise, count in groups.items()]
+
+
+def _only(composition: Composition, name: str, *, discrete: bool) -> None:
+    if composition.sampled:
+        raise CannotAccount(f"{name} has no valid statement for Poisson-sampled releases; use pld")
+    if composition.discrete and not discrete:
+        raise CannotAccount(f"{name} is for continuous Gaussian noise; use zcdp for the discrete Gaussian")

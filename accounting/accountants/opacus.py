@@ -1,0 +1,56 @@
+"""Accountants of Opacus, imported when first used (5 s, with torch). Opacus is an optional extra."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from accounting.composition import Composition
+from accounting.errors import CannotAccount
+
+
+def prv(composition: Composition, delta: float) -> float:
+    """ε by privacy random variables (Gopi, Lee & Wutschitz 2021): Opacus's upper end of its error interval."""
+    accountant = _opacus("opacus.accountants").PRVAccountant()
+    accountant.history = _history(composition, "opacus-prv")
+    try:
+        return float(accountant.get_epsilon(delta=delta))
+    except (ValueError, RuntimeError, MemoryError, IndexError, OverflowError) as error:
+        raise CannotAccount(f"opacus-prv failed at δ = {delta:g}: {error}") from error
+
+
+def rdp(composition: Composition, delta: float) -> float:
+    """ε by Rényi DP, with Opacus's orders."""
+    accountant = _opacus("opacus.accountants").RDPAccountant()
+    accountant.history = _history(composition, "opacus-rdp")
+    return float(accountant.get_epsilon(delta=delta))
+
+
+def gdp(composition: Composition, delta: float) -> float:
+    """ε by Opacus's central-limit GDP: an approximation for many rounds, not a bound (it can be too small)."""
+    history = _history(composition, "opacus-gdp")
+    if len(history) != 1:
+        raise CannotAccount("opacus-gdp knows one noise multiplier and one sampling rate at a time")
+    noise, rate, steps = history[0]
+    gdp_analysis = _opacus("opacus.accountants.analysis.gdp")
+    try:
+        return float(
+            gdp_analysis.compute_eps_poisson(steps=steps, noise_multiplier=noise, sample_rate=rate, delta=delta)
+        )
+    except (ValueError, OverflowError) as error:
+        raise CannotAccount(f"opacus-gdp failed at δ = {delta:g}: {error}") from error
+
+
+def _history(composition: Composition, name: str) -> list[tuple[float, float, int]]:
+    if composition.discrete:
+        raise CannotAccount(f"{name} knows continuous Gaussian noise only; use zcdp for the discrete Gaussian")
+    plain = [(noise, 1.0, count) for noise, count in sorted(composition.gaussian.items())]
+    sampled = [(noise, rate, count) for (noise, rate), count in sorted(composition.sampled.items())]
+    return plain + sampled
+
+
+def _opacus(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise CannotAccount(f"Opacus is not installed; pip install 'dpfedvis[opacus]' ({error})") from error

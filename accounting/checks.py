@@ -1,0 +1,64 @@
+"""Validation of numbers, in one place, so that every message has the same form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+from accounting.errors import InvalidParameter
+
+
+def positive(name: str, value: float) -> float:
+    """Return `value` as a float, or raise if it is not a finite number above zero."""
+    number = _number(name, value, "a finite number above 0")
+    if not 0 < number < math.inf:
+        raise InvalidParameter(name, value, "a finite number above 0")
+    return number
+
+
+def nonnegative(name: str, value: float) -> float:
+    """Return `value` as a float, or raise if it is not a finite number of at least zero."""
+    number = _number(name, value, "a finite number of at least 0")
+    if not 0 <= number < math.inf:
+        raise InvalidParameter(name, value, "a finite number of at least 0")
+    return number
+
+
+def probability(name: str, value: float) -> float:
+    """Return `value` as a float, or raise if it is not strictly between zero and one."""
+    number = _number(name, value, "strictly between 0 and 1")
+    if not 0 < number < 1:
+        raise InvalidParameter(name, value, "strictly between 0 and 1")
+    return number
+
+
+def rate(name: str, value: float) -> float:
+    """Return `value` as a float, or raise if it is not in (0, 1]."""
+    number = _number(name, value, "in (0, 1]")
+    if not 0 < number <= 1:
+        raise InvalidParameter(name, value, "in (0, 1]")
+    return number
+
+
+def count(name: str, value: int) -> int:
+    """Return `value` as an int, or raise if it is not a whole number of at least one."""
+    number = _number(name, value, "a whole number of at least 1")
+    if not (number >= 1 and number == math.floor(number) and math.isfinite(number)):
+        raise InvalidParameter(name, value, "a whole number of at least 1")
+    return int(number)
+
+
+def one_of(name: str, value: str, choices: Collection[str]) -> str:
+    """Return `value`, or raise if it is not one of `choices`."""
+    if value not in choices:
+        raise InvalidParameter(name, value, "one of " + ", ".join(choices))
+    return value
+
+
+def _number(name: str, value: float, expected: str) -> float:
+    if isinstance(value, bool | str | bytes):
+        raise InvalidParameter(name, value, expected)
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidParameter(name, value, expected) from None

@@ -1,0 +1,120 @@
+"""What a set of releases amounts to, in the form that accountants read: groups of equal noise, with counts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+from accounting.errors import CannotAccount
+from accounting.events import (
+    DiscreteGaussianRelease,
+    Event,
+    GaussianRelease,
+    SampledGaussianRelease,
+    Unprotected,
+)
+
+
+class Composition:
+    """A running total of one client's releases; adding an event costs O(1).
+
+    Attributes
+    ----------
+    gaussian : Counter of float
+        Noise multiplier → number of releases.
+    discrete : Counter of float
+        The same for discrete Gaussian releases.
+    sampled : Counter of (float, float)
+        (Noise multiplier, sampling rate) → number of releases.
+    unprotected : int
+        Number of releases without a guarantee.
+    mu2, discrete_mu2, sampled_mu2 : float
+        Σ (sensitivity/sigma)² of each kind; for `sampled` as if nothing had been sampled.
+    """
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.gaussian: Counter[float] = Counter()
+        self.discrete: Counter[float] = Counter()
+        self.sampled: Counter[tuple[float, float]] = Counter()
+        self.unprotected = 0
+        self.mu2 = self.discrete_mu2 = self.sampled_mu2 = 0.0
+        self._meaning: tuple[str, str] | None = None
+        for event in events:
+            self.add(event)
+
+    def check(self, event: Event) -> None:
+        """Raise unless the event has the adjacency and unit of those before it: no single ε would mean anything."""
+        meaning = (event.adjacency, event.unit)
+        if self._meaning not in (None, meaning):
+            raise CannotAccount(
+                f"events of different meaning do not add up: {self._meaning} and {meaning} (adjacency, unit)"
+            )
+
+    def add(self, event: Event) -> None:
+        """Add one event, which must pass `check`."""
+        self.check(event)
+        if isinstance(event, Unprotected):
+            self.unprotected += 1
+        elif isinstance(event, SampledGaussianRelease):
+            self.sampled[_rounded_down(event.noise_multiplier), event.sampling_rate] += event.count
+            self.sampled_mu2 += event.mu**2
+        elif isinstance(event, DiscreteGaussianRelease):
+            self.discrete[event.noise_multiplier] += event.count
+            self.discrete_mu2 += event.mu**2
+        elif isinstance(event, GaussianRelease):
+            self.gaussian[event.noise_multiplier] += event.count
+            self.mu2 += event.mu**2
+        else:
+            raise CannotAccount(f"unknown kind of event: {event!r}")
+        self._meaning = (event.adjacency, event.unit)
+
+    def copy(self) -> Composition:
+        """Return an independent copy."""
+        other = Composition()
+        other.gaussian, other.discrete, other.sampled = (
+            self.gaussian.copy(),
+            self.discrete.copy(),
+            self.sampled.copy(),
+        )
+        other.unprotected = self.unprotected
+        other.mu2, other.discrete_mu2, other.sampled_mu2 = self.mu2, self.discrete_mu2, self.sampled_mu2
+        other._meaning = self._meaning
+        return other
+
+    def scaled(self, factor: float) -> Composition:
+        """Return the same releases with every sigma multiplied by `factor`."""
+        other = self.copy()
+        other.gaussian = Counter({noise * factor: count for noise, count in self.gaussian.items()})
+        other.discrete = Counter({noise * factor: count for noise, count in self.discrete.items()})
+        other.sampled = Counter({(noise * factor, q): count for (noise, q), count in self.sampled.items()})
+        other.mu2, other.discrete_mu2 = self.mu2 / factor**2, self.discrete_mu2 / factor**2
+        other.sampled_mu2 = self.sampled_mu2 / factor**2
+        return other
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was released."""
+        return not (self.gaussian or self.discrete or self.sampled or self.unprotected)
+
+    @property
+    def total_mu(self) -> float:
+        """√Σ (sensitivity/sigma)² over all kinds, sampling left aside."""
+        return math.sqrt(self.mu2 + self.discrete_mu2 + self.sampled_mu2)
+
+    @property
+    def releases(self) -> int:
+        """Number of protected releases."""
+        return sum(self.gaussian.values()) + sum(self.discrete.values()) + sum(self.sampled.values())
+
+
+def _rounded_down(noise_multiplier: float) -> float:
+    """Twelve digits, towards less noise: one and the same noise at clients of different size becomes one group."""
+    return float(f"{noise_multiplier * (1 - 1e-11):.12g}")
+
+
+def group_of(event: Event) -> tuple[float, float] | None:
+    """Return the group of `Composition.sampled` that an event belongs to, if it is sampled."""
+    if isinstance(event, SampledGaussianRelease):
+        return _rounded_down(event.noise_multiplier), event.sampling_rate
+    return None

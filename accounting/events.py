@@ -1,0 +1,186 @@
+"""Release events: frozen facts about what left a client. What they cost is for the accountants to say."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, get_args
+
+from accounting import checks
+from accounting.budget import ADJACENCIES, UNITS, Adjacency, Unit
+from accounting.errors import InvalidParameter
+
+Trust = Literal["local", "aggregate", "central"]
+Stage = Literal["scale", "subspace", "landmarks", "density", "release"]
+
+TRUSTS: tuple[str, ...] = get_args(Trust)
+STAGES: tuple[str, ...] = get_args(Stage)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """What every event says.
+
+    Parameters
+    ----------
+    what : str
+        The quantity, such as ``"gradient"`` or ``"distance rows"``.
+    client : str
+        Whose records it was computed from.
+    round : int, optional
+        The round in which it was released.
+    stage : {"scale", "subspace", "landmarks", "density", "release"}
+        The part of a run that it belongs to. A budget with scope ``"landmarks"`` does not cover ``"release"``.
+    adjacency, unit
+        What the sensitivity is measured over; see `accounting.Budget`.
+    trust : {"local", "aggregate", "central"}
+        Who must be trusted for sigma to be the noise that an observer faces: nobody, the secure sum, or the server.
+    noise : str
+        Name of the noise source.
+    """
+
+    kind: ClassVar[str] = "event"
+
+    what: str
+    client: str
+    round: int | None = None
+    stage: Stage = "landmarks"
+    adjacency: Adjacency = "replace-one"
+    unit: Unit = "record"
+    trust: Trust = "local"
+    noise: str = "seeded"
+
+    def __post_init__(self) -> None:
+        for name in ("what", "client", "noise"):
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value):
+                raise InvalidParameter(name, value, "a non-empty string")
+        checks.one_of("stage", self.stage, STAGES)
+        checks.one_of("adjacency", self.adjacency, ADJACENCIES)
+        checks.one_of("unit", self.unit, UNITS)
+        checks.one_of("trust", self.trust, TRUSTS)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields and the kind, ready for JSON."""
+        return {"kind": self.kind, **vars(self)}
+
+    def to_json(self) -> str:
+        """Return one canonical line: sorted keys, floats in their shortest exact form."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GaussianRelease(Event):
+    """`count` releases of L2 sensitivity `sensitivity`, each with fresh noise N(0, sigma² I)."""
+
+    kind: ClassVar[str] = "gaussian"
+
+    sensitivity: float
+    sigma: float
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "sensitivity", checks.positive("sensitivity", self.sensitivity))
+        object.__setattr__(self, "sigma", checks.positive("sigma", self.sigma))
+        object.__setattr__(self, "count", checks.count("count", self.count))
+
+    @property
+    def noise_multiplier(self) -> float:
+        """sigma / sensitivity."""
+        return self.sigma / self.sensitivity
+
+    @property
+    def mu(self) -> float:
+        """GDP parameter of all `count` releases together, sampling left aside."""
+        return math.sqrt(self.count) * self.sensitivity / self.sigma
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledGaussianRelease(GaussianRelease):
+    """Gaussian releases, each computed from a fresh Poisson sample of the records.
+
+    Each record enters a sample with probability `sampling_rate`, independently. The amplification that the
+    accountants use is for add-remove neighbours, so no other adjacency is accepted; the denominator of a mean must be
+    public (the rate times a public number of records).
+    """
+
+    kind: ClassVar[str] = "sampled-gaussian"
+
+    sampling_rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "sampling_rate", checks.rate("sampling_rate", self.sampling_rate))
+        if self.adjacency != "add-remove":
+            raise InvalidParameter("adjacency", self.adjacency, "add-remove under Poisson sampling")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiscreteGaussianRelease(GaussianRelease):
+    """Releases on the grid `granularity`·ℤ with discrete Gaussian noise.
+
+    `sensitivity` includes what rounding to the grid adds (see `accounting.noise.DiscreteNoise`), and `sigma` is the
+    parameter of the discrete Gaussian, in the same absolute units.
+    """
+
+    kind: ClassVar[str] = "discrete-gaussian"
+
+    granularity: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "granularity", checks.positive("granularity", self.granularity))
+
+    @property
+    def rho(self) -> float:
+        """zCDP parameter of all `count` releases: μ²/2 (Canonne, Kamath & Steinke 2020, Thm 14)."""
+        return self.mu**2 / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unprotected(Event):
+    """Something left a client with no guarantee at all: ε = ∞ for whatever it covers."""
+
+    kind: ClassVar[str] = "unprotected"
+
+    why: str
+    noise: str = "none"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.why, str) and self.why):
+            raise InvalidParameter("why", self.why, "a non-empty string")
+
+
+KINDS: dict[str, type[Event]] = {
+    event.kind: event for event in (GaussianRelease, SampledGaussianRelease, DiscreteGaussianRelease, Unprotected)
+}
+
+
+def from_dict(values: dict[str, Any]) -> Event:
+    """Inverse of `Event.to_dict`."""
+    values = dict(values)
+    kind = values.pop("kind", None)
+    if kind not in KINDS:
+        raise InvalidParameter("kind", kind, "one of " + ", ".join(KINDS))
+    known = {field.name for field in fields(KINDS[kind])}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise InvalidParameter(f"fields of a {kind} event", unknown, "among " + ", ".join(sorted(known)))
+    try:
+        return KINDS[kind](**values)
+    except TypeError as error:
+        raise InvalidParameter(f"fields of a {kind} event", sorted(values), f"complete ({error})") from None
+
+
+def from_json(line: str) -> Event:
+    """Inverse of `Event.to_json`."""
+    try:
+        values = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InvalidParameter("event", line, f"JSON ({error})") from None
+    if not isinstance(values, dict):
+        raise InvalidParameter("event", line, "a JSON object")
+    return from_dict(values)

@@ -1,0 +1,107 @@
+"""Whether further releases still fit a budget: O(1) in closed form, and few evaluations where there is none."""
+
+from __future__ import annotations
+
+import math
+
+from accounting.accountants import tightest
+from accounting.accountants.closed import zcdp_rho
+from accounting.budget import Budget
+from accounting.composition import Composition
+from accounting.errors import CannotAccount
+
+Group = tuple[float, float]
+
+_MOST = 2**20  # releases looked ahead
+
+
+class Gate:
+    """Decides whether a composition is within a budget.
+
+    Gaussian and discrete Gaussian releases are compared by Σ (Δ/σ)² with what the budget allows, which is exact and
+    costs O(1). For Poisson-sampled releases only a numerical accountant knows, and one evaluation takes a third of a
+    second; therefore the gate remembers the largest composition of each mixture that fits, and compares counts with
+    that.
+    """
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.gaussian_mu2 = budget.mu**2
+        self.discrete_mu2 = 2 * zcdp_rho(budget.epsilon, budget.delta)
+        self._frontiers: list[Composition] = []
+
+    def fits(self, composition: Composition, growing: Group | None = None) -> bool:
+        """Whether the composition's ε is at most the budget's.
+
+        Parameters
+        ----------
+        composition : Composition
+        growing : (float, float), optional
+            (Noise multiplier, sampling rate) of the sampled releases that more of are expected.
+        """
+        if composition.unprotected:
+            return False
+        if composition.sampled:
+            return self._within_frontier(composition) or self._push_frontier(composition, growing)
+        if composition.discrete:
+            return composition.mu2 + composition.discrete_mu2 <= self.discrete_mu2
+        return composition.mu2 <= self.gaussian_mu2
+
+    def room(self, composition: Composition) -> float:
+        """Largest μ of one more Gaussian release that still fits after `composition`; 0 if nothing does."""
+        if not self.fits(composition):
+            return 0.0
+        if composition.sampled:
+            return self._searched_room(composition)
+        allowed = self.discrete_mu2 if composition.discrete else self.gaussian_mu2
+        return math.sqrt(allowed - composition.mu2 - composition.discrete_mu2)
+
+    def _exactly_fits(self, composition: Composition) -> bool:
+        try:
+            return tightest(composition).epsilon(composition, self.budget.delta) <= self.budget.epsilon
+        except CannotAccount:
+            return False
+
+    def _within_frontier(self, composition: Composition) -> bool:
+        return any(
+            composition.mu2 <= known.mu2
+            and composition.discrete_mu2 <= known.discrete_mu2
+            and all(count <= known.sampled[group] for group, count in composition.sampled.items())
+            for known in self._frontiers
+        )
+
+    def _push_frontier(self, composition: Composition, growing: Group | None) -> bool:
+        """Check a composition and, if it fits, how many more releases of the growing group would."""
+        if not self._exactly_fits(composition):
+            return False
+        extra = 0
+        if growing is not None:
+            step = 1
+            while step <= _MOST and self._exactly_fits(_extended(composition, growing, step)):
+                extra, step = step, 2 * step
+            while step - extra > 1:
+                middle = (extra + step) // 2
+                if self._exactly_fits(_extended(composition, growing, middle)):
+                    extra = middle
+                else:
+                    step = middle
+            composition = _extended(composition, growing, extra)
+        self._frontiers.append(composition.copy())
+        return True
+
+    def _searched_room(self, composition: Composition) -> float:
+        low, high = 0.0, math.sqrt(self.gaussian_mu2)
+        for _ in range(12):
+            middle = (low + high) / 2
+            trial = composition.copy()
+            trial.mu2 += middle**2
+            low, high = (middle, high) if self._exactly_fits(trial) else (low, middle)
+        return low
+
+
+def _extended(composition: Composition, group: Group, extra: int) -> Composition:
+    """Return the composition with `extra` more releases of one sampled group."""
+    other = composition.copy()
+    other.sampled[group] += extra
+    other.sampled_mu2 += extra / group[0] ** 2
+    return other

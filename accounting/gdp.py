@@ -1,0 +1,141 @@
+"""Closed-form privacy of Gaussian noise: μ-GDP, (ε, δ), and the way between them.
+
+A release of L2 sensitivity Δ with noise N(0, σ²I) is exactly μ-GDP with μ = Δ/σ, and releases with μ_1, μ_2, …
+compose, adaptively, to exactly μ² = Σ μ_t² (Dong, Roth & Su 2022, Cor. 3.3). The trade-off in terms of (ε, δ) is
+(Balle & Wang 2018, Thm 8; Dong, Roth & Su 2022, Cor. 2.13)
+
+    δ(ε) = Φ(a) − e^ε Φ(b),    a = −ε/μ + μ/2,    b = −ε/μ − μ/2.
+
+This module exists because the formula as printed overflows at ε > 709 and cancels for small δ. As e^ε φ(b) = φ(a), it
+equals φ(a) (M(−a) − M(−b)) with the Mills ratio M(x) = Φ(−x)/φ(x) = √(π/2) erfcx(x/√2): no large number appears, and
+the difference loses at most a factor (|a| + 1)/μ of the machine precision.
+"""
+
+from __future__ import annotations
+
+import math
+
+from scipy.special import erfcx, erfinv, ndtr
+
+from accounting import checks
+from accounting.roots import root
+
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """δ at which a μ-GDP mechanism is (ε, δ)-DP, exactly.
+
+    Parameters
+    ----------
+    mu : float
+        GDP parameter, at least 0; ``inf`` for no noise at all.
+    epsilon : float
+        At least 0; ``inf`` is allowed.
+
+    Returns
+    -------
+    float
+        δ in [0, 1]; 0 where it is below the smallest float (see `gaussian_log_delta`).
+    """
+    return math.exp(gaussian_log_delta(mu, epsilon))
+
+
+def gaussian_log_delta(mu: float, epsilon: float) -> float:
+    """Natural logarithm of `gaussian_delta`, without underflow."""
+    mu = mu if mu == math.inf else checks.nonnegative("mu", mu)
+    epsilon = epsilon if epsilon == math.inf else checks.nonnegative("epsilon", epsilon)
+    if mu == 0 or epsilon == math.inf:
+        return -math.inf
+    if mu == math.inf:
+        return 0.0
+    a = mu / 2 - epsilon / mu
+    b = -mu / 2 - epsilon / mu
+    log_density = -0.5 * a * a - _LOG_SQRT_2PI
+    if a > 0:
+        # M(−a) would overflow here, while Φ(a) ≥ 1/2 is harmless.
+        return math.log(float(ndtr(a)) - math.exp(log_density) * _mills(-b))
+    difference = _mills(-a) - _mills(-b)
+    return log_density + math.log(difference) if difference > 0 else -math.inf
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Smallest ε at which a μ-GDP mechanism is (ε, δ)-DP.
+
+    Parameters
+    ----------
+    mu : float
+        GDP parameter, at least 0; ``inf`` for no noise at all.
+    delta : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    float
+        ε ≥ 0; ``inf`` for μ = ``inf``.
+
+    Notes
+    -----
+    δ(ε) falls in ε, and δ(ε) ≤ Φ(a) ≤ exp(−a²/2) for a ≤ 0, so the root lies between 0 and
+    μ²/2 + μ √(2 log(1/δ)).
+    """
+    mu = mu if mu == math.inf else checks.nonnegative("mu", mu)
+    delta = checks.probability("delta", delta)
+    if mu == math.inf:
+        return math.inf
+    if mu == 0 or gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    target = math.log(delta)
+    high = mu * mu / 2 + mu * math.sqrt(-2 * target)
+
+    def excess(epsilon: float) -> float:
+        return gaussian_log_delta(mu, epsilon) - target
+
+    return root(excess, 0.0, high)
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest μ for which a μ-GDP mechanism is (ε, δ)-DP: what a budget buys.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    delta : float
+        Strictly between 0 and 1.
+
+    Returns
+    -------
+    float
+        μ > 0.
+
+    Notes
+    -----
+    δ grows in μ. By the tail bound of `gaussian_epsilon`, δ(μ₀) ≤ δ for the positive root μ₀ of
+    μ²/2 + s μ = ε, s = √(2 log(1/δ)); doubling μ₀ finds the other end of the bracket.
+    """
+    epsilon = checks.nonnegative("epsilon", epsilon)
+    delta = checks.probability("delta", delta)
+    if epsilon == 0:
+        # δ(0) = Φ(μ/2) − Φ(−μ/2) = erf(μ / (2√2)).
+        return 2 * math.sqrt(2) * float(erfinv(delta))
+    target = math.log(delta)
+    spread = math.sqrt(-2 * target)
+    low = 2 * epsilon / (spread + math.sqrt(spread * spread + 2 * epsilon))
+    high = 2 * low
+    while gaussian_log_delta(high, epsilon) < target:
+        low, high = high, 2 * high
+
+    def excess(mu: float) -> float:
+        return gaussian_log_delta(mu, epsilon) - target
+
+    return root(excess, low, high)
+
+
+def compose(mus: list[float] | tuple[float, ...]) -> float:
+    """μ of the adaptive composition: √Σ μ_t², whatever the order."""
+    return math.sqrt(math.fsum(mu * mu for mu in mus))
+
+
+def _mills(x: float) -> float:
+    return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))

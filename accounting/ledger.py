@@ -1,0 +1,228 @@
+"""The ledger: an append-only SQLite file that remembers every release, and refuses one that would break the budget.
+
+One row is one event. Each row's hash covers the row and the hash before it, and the head of the chain stands in the
+table `ledger`, so that a torn file, an edited row or a missing tail is found when the file is opened. The chain has
+no key: it shows accidents and careless edits, not a forger who computes all hashes anew. Any SQLite program can read
+the file:
+
+    SELECT client, round, what, kind, body FROM events ORDER BY seq;
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from accounting.accountants import ACCOUNTANTS, Reading, compare, tightest
+from accounting.budget import Budget
+from accounting.composition import Composition, group_of
+from accounting.errors import (
+    BudgetExceeded,
+    InvalidParameter,
+    LedgerError,
+    UnprotectedReleaseError,
+)
+from accounting.events import Event, Unprotected
+from accounting.gate import Gate
+from accounting.gdp import gaussian_epsilon
+from accounting.store import Row, Store
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Proof that an event is on disk: its place in the ledger and the hash of the chain up to it."""
+
+    sequence: int
+    hash: str
+
+
+class Ledger:
+    """What was released, by whom, and what is left of the budget.
+
+    Parameters
+    ----------
+    path : path-like, optional
+        File to create or to go on with; None keeps the ledger in memory, for tests and simulations.
+    budget : Budget, optional
+        Without one, everything is recorded and nothing refused. A ledger that exists keeps the budget it was made with;
+        giving another one is an error.
+
+    Notes
+    -----
+    `record` returns only after the event is on disk (SQLite, synchronous), so that a release made after it can never be
+    forgotten. It is safe to call from several threads, and from several processes on one file.
+    """
+
+    def __init__(self, path: str | Path | None = None, budget: Budget | None = None) -> None:
+        self._setup(
+            Store.create_or_open(path, None if budget is None else json.dumps(budget.to_dict(), sort_keys=True))
+        )
+        if budget is not None and budget != self.budget:
+            self.close()
+            raise LedgerError(f"{path} was made with {self.budget}, not with {budget}")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Open an existing ledger for reading only; writers are not disturbed."""
+        ledger = cls.__new__(cls)
+        ledger._setup(Store.open_read_only(path))
+        return ledger
+
+    def _setup(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self.budget = Budget(**json.loads(store.budget)) if store.budget is not None else None
+        self._gate = Gate(self.budget) if self.budget is not None else None
+        self._covered: dict[str, Composition] = {}
+        self._all: dict[str, Composition] = {}
+        self._absorb(store.verify())
+
+    def record(self, *events: Event) -> list[Receipt]:
+        """Write events, all or none, before what they account for is released.
+
+        Raises
+        ------
+        BudgetExceeded
+            If any client would overspend; nothing is written.
+        UnprotectedReleaseError
+            If an unprotected event is inside the budget's scope; nothing is written.
+        """
+        with self._lock, self._store.appending() as (missed, append):
+            self._absorb(missed)
+            self._check(events)
+            rows = append(events)
+            receipts = [Receipt(row.sequence, row.hash) for row in rows]
+        with self._lock:
+            self._absorb(rows)
+        return receipts
+
+    def events(
+        self, *, client: str | None = None, round: int | None = None, what: str | None = None
+    ) -> Iterator[Event]:
+        """Iterate over the recorded events in their order, all or those that match."""
+        for row in self._store.rows():
+            event = row.event
+            if (
+                (client is None or event.client == client)
+                and (round is None or event.round == round)
+                and (what is None or event.what == what)
+            ):
+                yield event
+
+    @property
+    def clients(self) -> list[str]:
+        """Names of the clients that released anything."""
+        return list(self._all)
+
+    def composition(self, client: str, *, end_to_end: bool = False) -> Composition:
+        """Return what one client released inside the budget's scope, or altogether."""
+        return (self._all if end_to_end else self._covered).get(client, Composition()).copy()
+
+    def spent(self, delta: float | None = None, *, client: str | None = None, end_to_end: bool = False) -> float:
+        """ε spent at `delta` (by default the budget's): of one client, or the largest over all.
+
+        Clients hold disjoint records, so that nobody's ε is a sum over clients. With ``end_to_end=True`` every release
+        counts, also those that the budget's scope leaves out.
+        """
+        delta = self._delta(delta)
+        names = self.clients if client is None else [client]
+        compositions = [self.composition(name, end_to_end=end_to_end) for name in names]
+        return max((tightest(each).epsilon(each, delta) for each in compositions), default=0.0)
+
+    def remaining(self, client: str | None = None) -> float:
+        """ε, at the budget's δ, of the largest Gaussian release that still fits: for one client, or for all of them."""
+        if self._gate is None or self.budget is None:
+            raise LedgerError("this ledger has no budget, so that nothing remains of it")
+        names = self.clients if client is None else [client]
+        room = min((self._gate.room(self.composition(name)) for name in names), default=self.budget.mu)
+        return gaussian_epsilon(room, self.budget.delta)
+
+    def compare(self, delta: float | None = None, *, end_to_end: bool = False) -> dict[str, Reading]:
+        """Let every accountant read this ledger: ε, or why it cannot say."""
+        compositions = [self.composition(client, end_to_end=end_to_end) for client in self.clients]
+        return compare(compositions, self._delta(delta), ACCOUNTANTS)
+
+    def verify(self) -> int:
+        """Check the whole chain on disk again; returns the number of events, raises `LedgerCorrupted`."""
+        return len(self._store.verify())
+
+    def __len__(self) -> int:
+        return self._store.count
+
+    def close(self) -> None:
+        """Close the file; everything recorded is on disk already."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _delta(self, delta: float | None) -> float:
+        if delta is not None:
+            return delta
+        if self.budget is None:
+            raise InvalidParameter("delta", None, "given, for a ledger without a budget")
+        return self.budget.delta
+
+    def _absorb(self, rows: Iterable[Row]) -> None:
+        """Add rows that are on disk to the running totals."""
+        for row in rows:
+            event = row.event
+            self._all.setdefault(event.client, Composition()).add(event)
+            if self.budget is None or self.budget.covers(event.stage):
+                self._covered.setdefault(event.client, Composition()).add(event)
+
+    def _check(self, events: tuple[Event, ...]) -> None:
+        trial: dict[str, Composition] = {}
+        for event in events:
+            if not isinstance(event, Event):
+                raise InvalidParameter("event", event, "an accounting event")
+            if event.client in self._all:
+                self._all[event.client].check(event)
+            if self.budget is None or self._gate is None:
+                continue
+            self._check_meaning(event, self.budget)
+            if not self.budget.covers(event.stage):
+                continue
+            if event.client not in trial:
+                trial[event.client] = self.composition(event.client)
+            before, after = self._covered.get(event.client, Composition()), trial[event.client]
+            after.add(event)
+            if isinstance(event, Unprotected):
+                raise UnprotectedReleaseError(
+                    what=event.what,
+                    why=event.why,
+                    spent=tightest(before).epsilon(before, self.budget.delta),
+                    budget=self.budget,
+                    client=event.client,
+                )
+            if not self._gate.fits(after, group_of(event)):
+                raise self._exceeded(event, before, after, self.budget)
+
+    @staticmethod
+    def _check_meaning(event: Event, budget: Budget) -> None:
+        if (event.adjacency, event.unit) != (budget.adjacency, budget.unit):
+            raise InvalidParameter(
+                f"adjacency and unit of {event.what}",
+                (event.adjacency, event.unit),
+                f"the budget's, {(budget.adjacency, budget.unit)}",
+            )
+
+    @staticmethod
+    def _exceeded(event: Event, before: Composition, after: Composition, budget: Budget) -> BudgetExceeded:
+        alone = Composition([event])
+        spent, requested, total = (
+            tightest(each).epsilon(each, budget.delta) if not each.unprotected else math.inf
+            for each in (before, alone, after)
+        )
+        return BudgetExceeded(spent=spent, requested=requested, total=total, budget=budget, client=event.client)

@@ -1,0 +1,163 @@
+"""Where noise comes from. Each source has a name that goes into the event, and says what it is good for.
+
+`seeded` repeats itself, which makes a run a simulation. `system` draws from the operating system and cannot be
+repeated; its values are floating-point numbers, whose low bits are not those of a real Gaussian (Mironov 2012).
+`discrete` draws integers on a grid, where that objection has no hold, at the price of rounding, which is charged to
+the sensitivity.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from accounting import checks
+
+Array = NDArray[np.floating[Any]]
+Shape = int | tuple[int, ...]
+
+
+class NoiseSource(Protocol):
+    """The plug-in point: something that adds Gaussian noise to an array."""
+
+    @property
+    def name(self) -> str:
+        """Name that goes into the event."""
+
+    @property
+    def statement(self) -> str:
+        """What a privacy statement has to say about it."""
+
+    def add(self, values: Array, sigma: float) -> Array:
+        """Return `values`, of any shape and its dtype, plus noise of standard deviation `sigma`."""
+
+
+@dataclass(frozen=True)
+class SeededNoise:
+    """Noise of a numpy generator: for simulation."""
+
+    generator: np.random.Generator
+    name: str = "seeded"
+    statement: str = (
+        "The noise comes from a seeded generator: this run is a simulation, and anyone who knows the seed can "
+        "take the noise off again."
+    )
+
+    def add(self, values: Array, sigma: float) -> Array:
+        """Return `values` plus N(0, sigma²)."""
+        sigma = checks.positive("sigma", sigma)
+        return (values + sigma * self.generator.standard_normal(values.shape)).astype(values.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class SystemNoise:
+    """Noise from the operating system's entropy."""
+
+    name: str = "system"
+    statement: str = (
+        "The noise comes from the operating system's entropy, as floating-point numbers: the guarantee is that of "
+        "the ideal Gaussian, and leaves aside what the low bits of floating-point numbers may show."
+    )
+
+    def add(self, values: Array, sigma: float) -> Array:
+        """Return `values` plus N(0, sigma²)."""
+        sigma = checks.positive("sigma", sigma)
+        return (values + sigma * ndtri(_uniform(values.size)).reshape(values.shape)).astype(values.dtype, copy=False)
+
+
+@dataclass(frozen=True)
+class DiscreteNoise:
+    """Discrete Gaussian noise on the grid `granularity`·ℤ, from the operating system's entropy.
+
+    Parameters
+    ----------
+    granularity : float
+        Width of the grid; see `grid_for`.
+
+    Notes
+    -----
+    Values are rounded to the grid before the noise is added. Rounding moves each of d values by at most half a cell,
+    so two neighbours that differ by Δ differ by at most Δ + granularity·√d afterwards: that is the sensitivity to
+    account for. The acceptance test of the sampler compares 53-bit uniforms, so that probabilities are exact to 2⁻⁵³
+    only.
+    """
+
+    granularity: float
+    name: str = "discrete"
+    statement: str = (
+        "The noise is a discrete Gaussian on a grid, from the operating system's entropy, accounted by zCDP; rounding "
+        "to the grid is charged to the sensitivity."
+    )
+
+    def __post_init__(self) -> None:
+        checks.positive("granularity", self.granularity)
+
+    def charged(self, sensitivity: float, dimension: int) -> float:
+        """Sensitivity including the rounding of `dimension` values."""
+        return sensitivity + self.granularity * math.sqrt(checks.count("dimension", dimension))
+
+    def add(self, values: Array, sigma: float) -> Array:
+        """Return `values` rounded to the grid, plus discrete Gaussian noise of parameter `sigma`."""
+        sigma = checks.positive("sigma", sigma)
+        cells = np.rint(np.asarray(values, dtype=np.float64) / self.granularity)
+        noise = discrete_gaussian(sigma / self.granularity, values.shape)
+        return ((cells + noise) * self.granularity).astype(values.dtype, copy=False)
+
+
+def grid_for(sensitivity: float, dimension: int, overhead: float = 1e-3) -> float:
+    """Largest power of two whose rounding raises the sensitivity by at most the fraction `overhead`.
+
+    A power of two keeps the arithmetic on the grid exact in binary floating point.
+    """
+    sensitivity = checks.positive("sensitivity", sensitivity)
+    widest = checks.positive("overhead", overhead) * sensitivity / math.sqrt(checks.count("dimension", dimension))
+    return 2.0 ** math.floor(math.log2(widest))
+
+
+def discrete_gaussian(sigma: float, shape: Shape) -> NDArray[np.int64]:
+    """Draw from the discrete Gaussian: P(k) ∝ exp(−k²/(2 sigma²)) on the integers.
+
+    Rejection from a two-sided geometric distribution of scale t = ⌊sigma⌋ + 1: a proposal y is kept with probability
+    exp(−(|y| − sigma²/t)²/(2 sigma²)) (Canonne, Kamath & Steinke 2020, Alg. 3), here for whole arrays at once. About
+    three in four proposals are kept for large sigma.
+    """
+    sigma = checks.positive("sigma", sigma)
+    size = int(np.prod(shape, dtype=np.int64))
+    result = np.empty(size, dtype=np.int64)
+    filled = 0
+    while filled < size:
+        kept = _kept_proposals(sigma, int(1.6 * (size - filled)) + 32)
+        kept = kept[: size - filled]
+        result[filled : filled + kept.size] = kept
+        filled += kept.size
+    return result.reshape(shape)
+
+
+def _kept_proposals(sigma: float, proposals: int) -> NDArray[np.int64]:
+    scale = math.floor(sigma) + 1
+    bits = np.frombuffer(os.urandom(8 * proposals), dtype=np.uint64)
+    # One draw gives sign and magnitude: the low bit is not among the 53 that make the uniform.
+    magnitude = np.floor(-scale * np.log(_unit(bits)))
+    negative = (bits & np.uint64(1)).astype(bool)
+    accept = np.exp(-((magnitude - sigma**2 / scale) ** 2) / (2 * sigma**2))
+    # Zero would be proposed twice, once with each sign.
+    keep = (_uniform(proposals) <= accept) & ~(negative & (magnitude == 0))
+    signed = np.where(negative, -magnitude, magnitude)
+    kept: NDArray[np.int64] = signed[keep].astype(np.int64)
+    return kept
+
+
+def _uniform(size: int) -> NDArray[np.float64]:
+    """Uniform numbers in (0, 1) with 53 random bits, from the operating system."""
+    return _unit(np.frombuffer(os.urandom(8 * size), dtype=np.uint64))
+
+
+def _unit(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    # Half a step off zero, so that neither 0 nor 1 comes out and the distribution is symmetric.
+    return ((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53

@@ -1,0 +1,30 @@
+"""Options and hypothesis profiles shared by the whole suite."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Derandomised, so that two runs of one commit agree; `thorough` is the long run.
+_COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("normal", max_examples=60, derandomize=True, **_COMMON)
+settings.register_profile("thorough", max_examples=2000, derandomize=False, **_COMMON)
+settings.load_profile("normal")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--benchmarks", action="store_true", help="run the speed and memory ratios too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "benchmarks: ratios measured within one run; see `make bench`")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--benchmarks"):
+        return
+    chosen = [item for item in items if item.get_closest_marker("benchmarks") is None]
+    dropped = [item for item in items if item.get_closest_marker("benchmarks") is not None]
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = chosen

@@ -1,0 +1,7 @@
+"""`python -m dpfedvis`."""
+
+import sys
+
+from dpfedvis.cli import main
+
+sys.exit(main())

@@ -1,0 +1,66 @@
+"""The command line: `dpfedvis COMMAND`. Each command lives in its own module under `dpfedvis.commands`.
+
+Command modules import their heavy parts when they run, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from accounting.errors import AccountingError
+from dpfedvis.commands import calibrate, data
+from dpfedvis.errors import DpfedvisError
+
+_COMMANDS = (calibrate, data)
+
+_EPILOG = """\
+example:
+  dpfedvis calibrate --epsilon 1 --delta 1e-5 --mechanism gradient --rounds 50 \\
+      --records 4000 --landmarks 500 --gamma 0.005
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    top = _Parser(
+        prog="dpfedvis",
+        description="Federated t-SNE, UMAP and clustering with a privacy guarantee that can be checked.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subparsers = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
+    for command in _COMMANDS:
+        command.add_parser(subparsers)
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; bad input ends with one sentence on standard error and exit code 2."""
+    arguments = parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except (AccountingError, DpfedvisError) as error:
+        print(f"dpfedvis: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader, such as `head`, has gone; the interpreter would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("dpfedvis: interrupted", file=sys.stderr)
+        return 130
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+"""`dpfedvis calibrate`: an ε budget in, calibrated noise out, with every accountant's opinion beside it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from accounting import (
+    ACCOUNTANTS,
+    Budget,
+    CalibratedRelease,
+    CannotAccount,
+    Composition,
+    InvalidParameter,
+    PlannedRelease,
+    calibrate,
+    sensitivity,
+)
+from accounting.budget import ADJACENCIES
+
+_EXAMPLE = """\
+example:
+  dpfedvis calibrate --epsilon 1 --delta 1e-5 --mechanism gradient --rounds 50 \\
+      --records 4000 --landmarks 500 --gamma 0.005
+
+Add --tau-x, --tau-y and --upsilon to see the sensitivity of the paper's Thm 6 beside the tight one.
+"""
+
+Arguments = argparse.Namespace
+
+
+def _gradient(a: Arguments, bound: str) -> float:
+    return sensitivity.gradient(**_common(a, "gamma", "records", "landmarks"), **_bound(a, bound))
+
+
+def _variable(a: Arguments, bound: str) -> float:
+    values = _common(a, "gamma", "records", "landmarks")
+    # By default one over the smoothness constant that the sensitivity is computed with.
+    step = a.step_size or values["landmarks"] * len(a.gamma) / (12 * sum(a.gamma))
+    return sensitivity.variable(**values, step_size=step, local_steps=a.local_steps, **_bound(a, bound))
+
+
+_ONE_SHOT: dict[str, Callable[[Arguments], float]] = {
+    "input": lambda a: sensitivity.input(**_common(a, "tau_x")),
+    "mean-embedding": lambda a: sensitivity.mean_embedding(**_common(a, "records")),
+    "second-moment": lambda a: sensitivity.second_moment(**_common(a, "clip")),
+    "gram-rows": lambda a: sensitivity.gram_rows(**_common(a, "tau_x")),
+    "distance-rows": lambda a: sensitivity.distance_rows(**_common(a, "tau_x", "landmarks")),
+    "kernel-rows": lambda a: sensitivity.kernel_rows(**_common(a, "gamma", "landmarks"), tau_x=a.tau_x),
+    "histogram": lambda a: sensitivity.histogram(**_common(a)),
+}
+_PER_ROUND: dict[str, Callable[[Arguments], float]] = {
+    "gradient": lambda a: _gradient(a, a.bound),
+    "variable": lambda a: _variable(a, a.bound),
+    "clipped": lambda a: sensitivity.clipped_gradient(**_common(a, "gamma", "records", "landmarks", "clip")),
+}
+MECHANISMS = {**_PER_ROUND, **_ONE_SHOT}
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "calibrate",
+        help="set an ε budget, receive calibrated noise",
+        description="Find the noise with which a mechanism uses up an (ε, δ) budget, and compare accountants.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--epsilon", type=float, required=True, help="ε of the whole run")
+    parser.add_argument("--delta", type=float, required=True, help="δ of the whole run, such as 1e-5")
+    parser.add_argument("--mechanism", choices=MECHANISMS, default="gradient", help="what is released (gradient)")
+    parser.add_argument("--rounds", type=int, default=50, help="rounds S of gradient, variable and clipped (50)")
+    parser.add_argument("--records", type=float, help="records n_p of the client")
+    parser.add_argument("--landmarks", type=int, help="landmarks n_y")
+    parser.add_argument("--gamma", type=_floats, help="kernel width γ; several, as 0.01,0.02, for their mean kernel")
+    parser.add_argument("--bound", choices=("tight", "theorem"), default="tight", help="sensitivity to use (tight)")
+    parser.add_argument("--tau-x", type=float, help="public bound on the norm of a record")
+    parser.add_argument("--tau-y", type=float, help="public bound on the spectral norm of the landmarks")
+    parser.add_argument("--upsilon", type=float, help="public bound on the distance of a record to a landmark")
+    parser.add_argument("--clip", type=float, help="clipping norm C of clipped and second-moment")
+    parser.add_argument("--local-steps", type=int, default=1, help="local steps Q of variable (1)")
+    parser.add_argument("--step-size", type=float, help="step size η of variable (one over the smoothness constant)")
+    parser.add_argument("--sampling-rate", type=float, help="Poisson sampling rate q of the records in each round")
+    parser.add_argument("--adjacency", choices=ADJACENCIES, help="replace-one, or add-remove if sampled")
+    parser.add_argument("--accountants", type=_names, default=list(ACCOUNTANTS), help="which to ask, as gdp,pld (all)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    _settle_adjacency(arguments)
+    budget = Budget(arguments.epsilon, arguments.delta, adjacency=arguments.adjacency)
+    count = arguments.rounds if arguments.mechanism in _PER_ROUND else 1
+    planned = PlannedRelease(
+        arguments.mechanism, MECHANISMS[arguments.mechanism](arguments), count, sampling_rate=arguments.sampling_rate
+    )
+    plan = calibrate(budget, planned)
+    release = plan.releases[0]
+    result = {
+        "mechanism": arguments.mechanism,
+        "adjacency": budget.adjacency,
+        "rounds": count,
+        "sampling_rate": arguments.sampling_rate,
+        "sensitivity": planned.sensitivity,
+        "sensitivities": _sensitivities(arguments, planned.sensitivity),
+        "sigma": release.sigma,
+        "noise_multiplier": release.noise_multiplier,
+        # Under sampling no single μ describes the release.
+        "mu": release.mu if arguments.sampling_rate is None else None,
+        "epsilon": budget.epsilon,
+        "delta": budget.delta,
+        "accountant": plan.accountant.name,
+        "accountants": _opinions(arguments.accountants, plan.composition, release),
+    }
+    print(json.dumps(result, indent=2) if arguments.json else _table(result))
+    return 0
+
+
+def _settle_adjacency(arguments: argparse.Namespace) -> None:
+    """Choose the default adjacency and, under sampling, the public denominator q·n."""
+    if arguments.adjacency is None:
+        arguments.adjacency = "replace-one" if arguments.sampling_rate is None else "add-remove"
+    if arguments.sampling_rate is not None and arguments.mechanism in _ONE_SHOT:
+        raise InvalidParameter("--sampling-rate", arguments.sampling_rate, f"absent for {arguments.mechanism}")
+    if arguments.sampling_rate is not None and arguments.records is not None:
+        arguments.records *= arguments.sampling_rate
+
+
+def _common(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+    values = {name: getattr(arguments, name) for name in names}
+    for name, value in values.items():
+        if value is None:
+            raise InvalidParameter(f"--{name.replace('_', '-')}", value, f"given for {arguments.mechanism}")
+    return {**values, "adjacency": arguments.adjacency}
+
+
+def _bound(arguments: argparse.Namespace, bound: str) -> dict[str, Any]:
+    return {"bound": bound, "tau_x": arguments.tau_x, "tau_y": arguments.tau_y, "upsilon": arguments.upsilon}
+
+
+def _sensitivities(arguments: argparse.Namespace, used: float) -> dict[str, float]:
+    """Return the sensitivity by every bound for which the inputs are there."""
+    by_bound = {"gradient": _gradient, "variable": _variable}.get(arguments.mechanism)
+    if by_bound is None:
+        return {"tight": used}
+    values = {"tight": by_bound(arguments, "tight")}
+    if None not in (arguments.tau_x, arguments.tau_y, arguments.upsilon):
+        values["theorem"] = by_bound(arguments, "theorem")
+    return values
+
+
+def _opinions(names: list[str], composition: Composition, release: CalibratedRelease) -> dict[str, dict[str, Any]]:
+    budget = release.budget
+    opinions: dict[str, dict[str, Any]] = {}
+    for name in names:
+        accountant = ACCOUNTANTS[name]
+        if sys.stderr.isatty():
+            print(f"\rasking {name:<12}", end="", file=sys.stderr, flush=True)
+        opinion: dict[str, Any] = {"epsilon": None, "sigma": None, "is_bound": accountant.is_bound}
+        try:
+            # JSON has no infinity: an accountant whose ε overflows is one that cannot say.
+            epsilon = accountant.epsilon(composition, budget.delta)
+            opinion["epsilon"] = epsilon if math.isfinite(epsilon) else None
+            opinion["sigma"] = release.sigma * accountant.sigma_factor(composition, budget.epsilon, budget.delta)
+        except CannotAccount as error:
+            opinion["reason"] = str(error)
+        opinions[name] = opinion
+    if sys.stderr.isatty():
+        print("\r" + " " * 30 + "\r", end="", file=sys.stderr, flush=True)
+    return opinions
+
+
+def _table(result: dict[str, Any]) -> str:
+    sampled = f", sampling rate {result['sampling_rate']:g}" if result["sampling_rate"] else ""
+    rounds = f"{result['rounds']} round" + ("s" if result["rounds"] != 1 else "")
+    lines = [
+        f"{result['mechanism']}, {rounds}, {result['adjacency']}{sampled}, budget ε = {result['epsilon']:g}, "
+        f"δ = {result['delta']:g}",
+        "",
+    ]
+    for bound, value in result["sensitivities"].items():
+        ratio = value / result["sensitivities"]["tight"]
+        lines.append(f"  Δ ({bound})".ljust(24) + f"{value:.6g}" + (f"   {ratio:.4g} × tight" if ratio != 1 else ""))
+    lines += [
+        "  σ".ljust(24) + f"{result['sigma']:.6g}",
+        "  noise multiplier σ/Δ".ljust(24) + f"{result['noise_multiplier']:.6g}",
+    ]
+    if result["mu"] is not None:
+        lines.append("  μ".ljust(24) + f"{result['mu']:.6g}")
+    lines += ["", f"  {'accountant':<12} {'ε of this σ':>12} {'σ it asks for':>14}", "  " + "-" * 42]
+    for name, opinion in result["accountants"].items():
+        epsilon, sigma = opinion["epsilon"], opinion["sigma"]
+        note = opinion.get("reason") or ("" if opinion["is_bound"] else "approximation, not a bound")
+        shown_epsilon = "-" if epsilon is None else f"{epsilon:.6g}"
+        shown_sigma = "-" if sigma is None else f"{sigma:.6g}"
+        lines.append(f"  {name:<12} {shown_epsilon:>12} {shown_sigma:>14}   {note}".rstrip())
+    return "\n".join(lines)
+
+
+def _floats(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number or a list such as 0.01,0.02") from None
+
+
+def _names(text: str) -> list[str]:
+    names = [part.strip() for part in text.split(",")]
+    unknown = [name for name in names if name not in ACCOUNTANTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is not one of {', '.join(ACCOUNTANTS)}")
+    return names

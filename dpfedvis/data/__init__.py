@@ -1,0 +1,47 @@
+"""Loading data sets, dealing them to clients, and holding what each client has."""
+
+from dpfedvis.data.catalogue import CATALOGUE
+from dpfedvis.data.dataset import Dataset
+from dpfedvis.data.errors import (
+    DataError,
+    DataUnavailable,
+    InvalidData,
+    LabelsNeeded,
+    MissingDependency,
+    MissingValues,
+    NotFinite,
+    NotNumeric,
+    PartitionError,
+    TooManyClients,
+    UnknownColumn,
+    UnknownDataset,
+    UnreadableFile,
+)
+from dpfedvis.data.federated import FederatedData
+from dpfedvis.data.loaders import load
+from dpfedvis.data.partitions import Partition, partition
+from dpfedvis.data.records import ClientRecords, RecordIndex
+
+__all__ = [
+    "CATALOGUE",
+    "ClientRecords",
+    "DataError",
+    "DataUnavailable",
+    "Dataset",
+    "FederatedData",
+    "InvalidData",
+    "LabelsNeeded",
+    "MissingDependency",
+    "MissingValues",
+    "NotFinite",
+    "NotNumeric",
+    "Partition",
+    "PartitionError",
+    "RecordIndex",
+    "TooManyClients",
+    "UnknownColumn",
+    "UnknownDataset",
+    "UnreadableFile",
+    "load",
+    "partition",
+]

@@ -1,0 +1,274 @@
+"""Records at P clients: the input of every federated run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import isfinite
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from dpfedvis.data.checks import (
+    Missing,
+    as_labels,
+    as_matrix,
+    check_dtype,
+    check_missing,
+    clean,
+    clip_rows,
+    read_only,
+)
+from dpfedvis.data.dataset import Dataset
+from dpfedvis.data.errors import InvalidData
+from dpfedvis.data.groups import deal_groups
+from dpfedvis.data.partitions import partition as parse_partition
+from dpfedvis.data.records import ClientRecords, RecordIndex, pooled_index
+
+DEFAULT_CLIENTS = 10
+
+
+class FederatedData:
+    """Records dealt to clients.
+
+    Parameters
+    ----------
+    X : sequence of P arrays of shape (n_p, m)
+    y : sequence of P arrays of shape (n_p,), optional
+    names : sequence of P str, optional
+        Default ``client-0``, ``client-1``, ...
+    dtype : float32 or float64
+    missing : {"refuse", "client-mean", "public-value"}
+        What to do with NaN. ``client-mean`` takes the mean of the same column over the same client's
+        other records: a value learnt from other clients would be a release that no budget accounts for.
+        It does tie a client's records together: replacing one record then changes the filled values
+        of others, so a *record-level* sensitivity no longer holds as stated where `imputed` is not
+        zero. ``public-value`` fills with `fill` and keeps records independent.
+    fill : float
+        Public value: used by ``public-value``, and by ``client-mean`` for a column in which the client
+        has no value at all. It must not be computed from the data.
+
+    Notes
+    -----
+    Arrays are kept as read-only views. An input that already has the right dtype and layout is not
+    copied, so changing it afterwards changes what the client holds.
+    """
+
+    def __init__(
+        self,
+        X: Sequence[ArrayLike],
+        y: Sequence[ArrayLike] | None = None,
+        names: Sequence[str] | None = None,
+        *,
+        dtype: DTypeLike = np.float32,
+        missing: Missing = "refuse",
+        fill: float = 0.0,
+    ) -> None:
+        kind = check_dtype(dtype)
+        check_missing(missing)
+        if not isfinite(fill):
+            raise InvalidData(f"fill must be finite, got {fill}")
+        if len(X) < 1:
+            raise InvalidData("at least one client is needed")
+        titles = _client_names(len(X), names)
+        if y is not None and len(y) != len(X):
+            raise InvalidData(f"{len(X)} clients and {len(y)} label arrays")
+        clients: list[ClientRecords] = []
+        for p, (title, part) in enumerate(zip(titles, X, strict=True)):
+            raw = as_matrix(part, title)
+            if clients and raw.shape[1] != clients[0].X.shape[1]:
+                raise InvalidData(f"{title} has {raw.shape[1]} features and {titles[0]} has {clients[0].X.shape[1]}")
+            labels = None if y is None else read_only(as_labels(y[p], len(raw), title))
+            records, imputed = clean(raw, title, kind, missing, fill)
+            clients.append(ClientRecords(title, records, labels, imputed))
+        self._clients = tuple(clients)
+        self._missing: Missing = missing
+        self._index = pooled_index(self.records, np.arange(self.n_records, dtype=np.int64))
+
+    @classmethod
+    def split(
+        cls,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        clients: int | None = None,
+        partition: str = "iid",
+        seed: int | np.random.Generator = 0,
+        *,
+        groups: ArrayLike | None = None,
+        dtype: DTypeLike = np.float32,
+        missing: Missing = "refuse",
+        fill: float = 0.0,
+    ) -> Self:
+        """Deal one table of records to clients.
+
+        Parameters
+        ----------
+        X : array of shape (n, m)
+        y : array of shape (n,), optional
+        clients : int, optional
+            Default 10, or the number of groups with partition ``groups``.
+        partition : str
+            ``iid``, ``by-class``, ``classes:K``, ``dirichlet:ALPHA`` or ``groups``.
+        seed : int or numpy.random.Generator
+        groups : array of shape (n,), optional
+            Rows with one value stay together at one client.
+        dtype, missing, fill
+            As for `FederatedData`; missing values are filled after dealing.
+
+        Returns
+        -------
+        FederatedData
+        """
+        table = as_matrix(X, "X")
+        labels = None if y is None else as_labels(y, len(table), "X")
+        how = parse_partition(partition)
+        rng = np.random.default_rng(seed)
+        names = None
+        if groups is None:
+            rows = how(len(table), labels, DEFAULT_CLIENTS if clients is None else clients, rng)
+        else:
+            tags = as_labels(groups, len(table), "X", "groups")
+            rows, names = deal_groups(tags, labels, clients, how, rng)
+        fed = cls(
+            [table[r] for r in rows],
+            None if labels is None else [labels[r] for r in rows],
+            names,
+            dtype=dtype,
+            missing=missing,
+            fill=fill,
+        )
+        fed._index = pooled_index(fed.records, np.concatenate(rows))
+        return fed
+
+    @classmethod
+    def from_dataset(
+        cls,
+        dataset: Dataset,
+        clients: int | None = None,
+        partition: str = "iid",
+        seed: int | np.random.Generator = 0,
+        *,
+        dtype: DTypeLike = np.float32,
+    ) -> Self:
+        """Deal a loaded data set; its groups, if any, stay whole.
+
+        Missing values are filled by the data set's own rule. Its public value is the middle of the
+        public feature range, or 0 where no range is known.
+
+        Parameters
+        ----------
+        dataset : Dataset
+        clients, partition, seed, dtype
+            As for `split`.
+
+        Returns
+        -------
+        FederatedData
+        """
+        low, high = dataset.feature_range or (0.0, 0.0)
+        return cls.split(
+            dataset.X,
+            dataset.y,
+            clients,
+            partition,
+            seed,
+            groups=dataset.groups,
+            dtype=dtype,
+            missing=dataset.missing,
+            fill=(low + high) / 2,
+        )
+
+    @property
+    def clients(self) -> tuple[ClientRecords, ...]:
+        """The clients, in order."""
+        return self._clients
+
+    @property
+    def n_clients(self) -> int:
+        """Number of clients P."""
+        return len(self._clients)
+
+    @property
+    def records(self) -> tuple[int, ...]:
+        """Number of records n_p of each client."""
+        return tuple(len(client.X) for client in self._clients)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records n over all clients."""
+        return sum(self.records)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features m."""
+        return int(self._clients[0].X.shape[1])
+
+    @property
+    def index(self) -> RecordIndex:
+        """Slices of the pooled order, and the original row of each record."""
+        return self._index
+
+    @property
+    def missing(self) -> Missing:
+        """The rule by which missing values were treated."""
+        return self._missing
+
+    @property
+    def imputed(self) -> tuple[int, ...]:
+        """Number of filled values of each client."""
+        return tuple(client.imputed for client in self._clients)
+
+    def pooled(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """Return all records in one table, for evaluation only.
+
+        No federated code path may call this: nobody in a real federation sees all records.
+
+        Returns
+        -------
+        X : array of shape (n, m)
+        y : array of shape (n,) or None
+        """
+        labels = [client.y for client in self._clients if client.y is not None]
+        X = np.concatenate([client.X for client in self._clients])
+        return X, np.concatenate(labels) if labels else None
+
+    def clip(self, tau: float) -> Self:
+        """Return a copy with every record scaled to Euclidean norm at most tau.
+
+        Parameters
+        ----------
+        tau : float
+            A public bound; measured on the data it would leak.
+
+        Returns
+        -------
+        FederatedData
+            Same clients, names, labels and index. Arrays in which no record is too long are shared.
+        """
+        if not (isfinite(tau) and tau > 0):
+            raise InvalidData(f"tau must be positive and finite, got {tau}")
+        clipped = object.__new__(type(self))
+        clipped._clients = tuple(replace(client, X=clip_rows(client.X, tau)) for client in self._clients)
+        clipped._missing = self._missing
+        clipped._index = self._index
+        return clipped
+
+    def __repr__(self) -> str:
+        sizes = self.records
+        each = f"{min(sizes)}" if min(sizes) == max(sizes) else f"{min(sizes)}–{max(sizes)}"
+        return (
+            f"FederatedData({self.n_clients} clients, {each} records each, {self.n_features} features, "
+            f"{self._clients[0].X.dtype})"
+        )
+
+
+def _client_names(n: int, names: Sequence[str] | None) -> list[str]:
+    if names is None:
+        return [f"client-{p}" for p in range(n)]
+    if len(names) != n:
+        raise InvalidData(f"{n} clients and {len(names)} names")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidData(f"two clients are named {name!r}")
+        seen.add(name)
+    return list(names)

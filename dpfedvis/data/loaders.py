@@ -1,0 +1,210 @@
+"""`load`: one door to named data sets and to files."""
+
+import difflib
+import hashlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfedvis.data.catalogue import CATALOGUE, Entry, cache_dir, find_file
+from dpfedvis.data.checks import Missing, as_labels, as_matrix, check_missing, read_only, refuse_bad
+from dpfedvis.data.dataset import Dataset
+from dpfedvis.data.errors import (
+    DataUnavailable,
+    InvalidData,
+    MissingValues,
+    NotFinite,
+    UnknownDataset,
+    UnreadableFile,
+)
+from dpfedvis.data.fetch import fetch, save, unavailable
+from dpfedvis.data.files import Table, read
+
+
+@dataclass(frozen=True)
+class _Origin:
+    source: str
+    sha256: str
+
+
+def load(
+    name_or_path: str | Path,
+    *,
+    label_column: str | None = None,
+    client_column: str | None = None,
+    missing: Missing = "refuse",
+    download: bool = True,
+    records: int | None = None,
+) -> Dataset:
+    """Load a data set by name or from a file.
+
+    Names are ``digits`` (carried by scikit-learn), ``mnist``, ``fashion-mnist``, ``coil20`` and
+    ``mice-protein``: looked for in ``$DPFEDVIS_DATA``, then in the cache, then fetched from OpenML.
+    Pixels are scaled to [0, 1]; files of your own are taken as they are.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        A name, or a file ending in .csv, .npz, .npy or .parquet.
+    label_column, client_column : str, optional
+        Columns of a CSV or Parquet file, or keys of an NPZ file (default there ``y``, ``groups``).
+    missing : {"refuse", "client-mean", "public-value"}
+        ``refuse`` raises if there are NaN values. The others leave them in `Dataset.X` and are
+        carried out by `FederatedData.from_dataset`, at each client.
+    download : bool
+        Whether OpenML may be asked.
+    records : int, optional
+        Take only the first so many.
+
+    Returns
+    -------
+    Dataset
+    """
+    check_missing(missing)
+    entry = CATALOGUE.get(str(name_or_path).lower().replace("_", "-"))
+    if entry is not None:
+        if label_column or client_column:
+            raise InvalidData(f"label and client column of {entry.name!r} are fixed; name them for files only")
+        table, origin = _named(entry, download)
+        return _dataset(entry.name, table, origin, missing, records, entry)
+    path = Path(name_or_path).expanduser()
+    if not path.is_file():
+        raise UnknownDataset(_unknown(str(name_or_path)))
+    table = read(path, label_column, client_column)
+    return _dataset(path.name, table, _Origin(str(path), file_sha256(path)), missing, records, None)
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _named(entry: Entry, download: bool) -> tuple[Table, _Origin]:
+    if entry.file is None:
+        return _digits()
+    path = find_file(entry)
+    if path is None:
+        if not download:
+            raise DataUnavailable(unavailable(entry, "downloading is turned off"))
+        arrays = fetch(entry)
+        path = cache_dir() / entry.file
+        try:
+            save(path, arrays)
+        except OSError as error:
+            print(f"could not keep {entry.name} in the cache: {error}", file=sys.stderr)
+            names = tuple(map(str, arrays["class_names"]))
+            table = Table(arrays["X"], arrays["y"], arrays.get("groups"), names)
+            return table, _Origin(f"OpenML {entry.openml}", _array_sha256(arrays["X"]))
+    table = read(path)
+    if entry.group_size is not None and table.groups is None:
+        table = Table(table.X, table.labels, _individuals(path), table.class_names)
+    return table, _Origin(str(path), file_sha256(path))
+
+
+def _digits() -> tuple[Table, _Origin]:
+    import sklearn
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    names = tuple(str(name) for name in bunch.target_names)
+    table = Table(bunch.data, bunch.target, None, names)
+    return table, _Origin(f"scikit-learn {sklearn.__version__}", _array_sha256(bunch.data))
+
+
+def _individuals(path: Path) -> NDArray[Any]:
+    """Return the mouse of each row: the identifier 309_1 is the first row of mouse 309."""
+    table = read(path, client_column="mouse_id")
+    assert table.groups is not None  # read refuses a file without the key
+    return np.array([str(value).rsplit("_", 1)[0] for value in table.groups])
+
+
+def _dataset(
+    name: str, table: Table, origin: _Origin, missing: Missing, records: int | None, entry: Entry | None
+) -> Dataset:
+    raw = table.X
+    image_shape = tuple(int(side) for side in raw.shape[1:]) if raw.ndim > 2 else None
+    if raw.ndim > 2:
+        raw = raw.reshape(len(raw), -1)
+    raw = as_matrix(raw, name)
+    labels = None if table.labels is None else as_labels(table.labels, len(raw), name)
+    groups = None if table.groups is None else as_labels(table.groups, len(raw), name, "groups")
+    if entry is not None and raw.shape != (entry.records, entry.features):
+        raise UnreadableFile(
+            f"{origin.source} holds {raw.shape[0]} records of {raw.shape[1]} features; "
+            f"{name} has {entry.records} of {entry.features}"
+        )
+    for what, column in (("label", labels), ("client column", groups)):
+        if column is not None and column.dtype.kind == "U":
+            empty = int(np.isin(np.char.lower(column), ["", "nan"]).sum())
+            if empty:
+                raise InvalidData(f"{name} has {empty} records with a missing {what}")
+    y, class_names = _codes(labels, table.class_names, name)
+    if records is not None:
+        if not 1 <= records <= len(raw):
+            raise InvalidData(f"records must be between 1 and {len(raw)} for {name}, got {records}")
+        raw = raw[:records]
+        y = None if y is None else y[:records]
+        groups = None if groups is None else groups[:records]
+    X = _scaled(raw, 1.0 if entry is None else entry.scale)
+    refuse_bad(np.isinf(X), name, "infinite", NotFinite)
+    if missing == "refuse":
+        refuse_bad(np.isnan(X), name, "NaN", MissingValues)
+    return Dataset(
+        name=name,
+        X=read_only(X),
+        y=None if y is None else read_only(y),
+        class_names=class_names,
+        groups=None if groups is None else read_only(groups),
+        feature_range=None if entry is None else entry.feature_range,
+        image_shape=image_shape if entry is None else entry.image_shape,
+        source=origin.source,
+        sha256=origin.sha256,
+        missing=missing,
+        licence="not known" if entry is None else entry.licence,
+    )
+
+
+def _scaled(raw: NDArray[Any], scale: float) -> NDArray[Any]:
+    """Return a float array: float64 stays, all else becomes float32; pixels are divided by their maximum."""
+    if scale == 1:
+        return raw.astype(raw.dtype if raw.dtype in (np.float32, np.float64) else np.float32, copy=False)
+    X = raw.astype(np.float32)
+    X /= np.float32(scale)
+    return X
+
+
+def _codes(
+    labels: NDArray[Any] | None, given: tuple[str, ...] | None, name: str
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
+    """Number the classes from 0; labels that are numbers sort as numbers, also where they came as text."""
+    if labels is None:
+        return None, ()
+    if given is not None and labels.dtype.kind in "iu":
+        if labels.min() < 0 or labels.max() >= len(given):
+            raise InvalidData(f"{name} has labels outside its {len(given)} class names")
+        return labels.astype(np.int64), given
+    values, codes = np.unique(labels, return_inverse=True)
+    names = [str(value) for value in values]
+    try:
+        order = np.argsort([float(text) for text in names], kind="stable")
+    except ValueError:
+        return codes.astype(np.int64), tuple(names)
+    return np.argsort(order)[codes].astype(np.int64), tuple(names[i] for i in order)
+
+
+def _array_sha256(a: NDArray[Any]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(a).data).hexdigest()
+
+
+def _unknown(text: str) -> str:
+    near = difflib.get_close_matches(text.lower(), CATALOGUE, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return (
+        f"{text!r} is neither a file nor a known data set{hint} "
+        f"(known: {', '.join(CATALOGUE)}; files: .csv, .npz, .npy, .parquet)"
+    )

@@ -29,8 +29,10 @@ from accounting.events import (
     DiscreteGaussianRelease,
     Event,
     GaussianRelease,
+    PostProcessing,
     SampledGaussianRelease,
     Unprotected,
+    nominal_mu,
 )
 from accounting.gdp import gaussian_delta, gaussian_epsilon, gaussian_log_delta, gaussian_mu
 from accounting.ledger import Ledger, Receipt
@@ -56,6 +58,7 @@ __all__ = [
     "LedgerError",
     "NoiseSource",
     "PlannedRelease",
+    "PostProcessing",
     "Reading",
     "Receipt",
     "SampledGaussianRelease",
@@ -70,6 +73,7 @@ __all__ = [
     "gaussian_epsilon",
     "gaussian_log_delta",
     "gaussian_mu",
+    "nominal_mu",
     "sensitivity",
     "tightest",
 ]

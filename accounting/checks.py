@@ -43,14 +43,14 @@ def rate(name: str, value: float) -> float:
 def count(name: str, value: int) -> int:
     """Return `value` as an int, or raise if it is not a whole number of at least one."""
     number = _number(name, value, "a whole number of at least 1")
-    if not (number >= 1 and number == math.floor(number) and math.isfinite(number)):
+    if not (math.isfinite(number) and number >= 1 and number == math.floor(number)):
         raise InvalidParameter(name, value, "a whole number of at least 1")
     return int(number)
 
 
 def one_of(name: str, value: str, choices: Collection[str]) -> str:
     """Return `value`, or raise if it is not one of `choices`."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InvalidParameter(name, value, "one of " + ", ".join(choices))
     return value
 

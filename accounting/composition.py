@@ -11,6 +11,7 @@ from accounting.events import (
     DiscreteGaussianRelease,
     Event,
     GaussianRelease,
+    PostProcessing,
     SampledGaussianRelease,
     Unprotected,
 )
@@ -56,6 +57,8 @@ class Composition:
         self.check(event)
         if isinstance(event, Unprotected):
             self.unprotected += 1
+        elif isinstance(event, PostProcessing):
+            pass  # its source was counted
         elif isinstance(event, SampledGaussianRelease):
             self.sampled[_rounded_down(event.noise_multiplier), event.sampling_rate] += event.count
             self.sampled_mu2 += event.mu**2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
@@ -56,6 +58,8 @@ class Event:
             value = getattr(self, name)
             if not (isinstance(value, str) and value):
                 raise InvalidParameter(name, value, "a non-empty string")
+        if self.round is not None:
+            object.__setattr__(self, "round", _whole("round", self.round))
         checks.one_of("stage", self.stage, STAGES)
         checks.one_of("adjacency", self.adjacency, ADJACENCIES)
         checks.one_of("unit", self.unit, UNITS)
@@ -85,6 +89,8 @@ class GaussianRelease(Event):
         object.__setattr__(self, "sensitivity", checks.positive("sensitivity", self.sensitivity))
         object.__setattr__(self, "sigma", checks.positive("sigma", self.sigma))
         object.__setattr__(self, "count", checks.count("count", self.count))
+        ratio = self.sensitivity / self.sigma
+        checks.positive("count·(sensitivity/sigma)²", self.count * ratio * ratio)
 
     @property
     def noise_multiplier(self) -> float:
@@ -141,30 +147,93 @@ class DiscreteGaussianRelease(GaussianRelease):
 
 @dataclass(frozen=True, kw_only=True)
 class Unprotected(Event):
-    """Something left a client with no guarantee at all: ε = ∞ for whatever it covers."""
+    """Something left a client with no guarantee at all: ε = ∞ for whatever it covers.
+
+    Parameters
+    ----------
+    why : str
+        Why there is none.
+    nominal_sensitivity, nominal_sigma : float, optional
+        For noise whose scale depends on the data: what it would be worth if that scale had been public. They price the
+        noise (`accounting.nominal_mu`) and guarantee nothing.
+    """
 
     kind: ClassVar[str] = "unprotected"
 
     why: str
     noise: str = "none"
+    nominal_sensitivity: float | None = None
+    nominal_sigma: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not (isinstance(self.why, str) and self.why):
             raise InvalidParameter("why", self.why, "a non-empty string")
+        for name in ("nominal_sensitivity", "nominal_sigma"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, checks.positive(name, getattr(self, name)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostProcessing(Event):
+    """Something computed from an earlier release of the same client alone: it costs nothing more.
+
+    Parameters
+    ----------
+    of : str
+        `what` of that release. The ledger refuses the event unless the client has made it.
+    """
+
+    kind: ClassVar[str] = "post-processing"
+
+    of: str
+    noise: str = "none"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (isinstance(self.of, str) and self.of):
+            raise InvalidParameter("of", self.of, "a non-empty string")
+
+
+def _whole(name: str, value: int) -> int:
+    """Return `value` as an int that fits a column of the ledger, or raise."""
+    expected = "a whole number from 0 to 2⁶³ − 1"
+    if isinstance(value, bool):
+        raise InvalidParameter(name, value, expected)
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidParameter(name, value, expected) from None
+    if not 0 <= number < 2**63:
+        raise InvalidParameter(name, value, expected)
+    return number
 
 
 KINDS: dict[str, type[Event]] = {
-    event.kind: event for event in (GaussianRelease, SampledGaussianRelease, DiscreteGaussianRelease, Unprotected)
+    event.kind: event
+    for event in (GaussianRelease, SampledGaussianRelease, DiscreteGaussianRelease, Unprotected, PostProcessing)
 }
+
+
+def nominal_mu(events: Iterable[Event]) -> float | None:
+    """μ that unprotected noise would be worth if its scales had been public; None if any event has none.
+
+    A price and not a guarantee: Σ (nominal_sensitivity/nominal_sigma)² over one client's unprotected events.
+    """
+    total = 0.0
+    for event in events:
+        if isinstance(event, Unprotected):
+            if event.nominal_sensitivity is None or event.nominal_sigma is None:
+                return None
+            total += (event.nominal_sensitivity / event.nominal_sigma) ** 2
+    return math.sqrt(total)
 
 
 def from_dict(values: dict[str, Any]) -> Event:
     """Inverse of `Event.to_dict`."""
     values = dict(values)
     kind = values.pop("kind", None)
-    if kind not in KINDS:
-        raise InvalidParameter("kind", kind, "one of " + ", ".join(KINDS))
+    checks.one_of("kind", kind, KINDS)
     known = {field.name for field in fields(KINDS[kind])}
     unknown = sorted(set(values) - known)
     if unknown:

@@ -8,7 +8,8 @@ compose, adaptively, to exactly μ² = Σ μ_t² (Dong, Roth & Su 2022, Cor. 3.3
 
 This module exists because the formula as printed overflows at ε > 709 and cancels for small δ. As e^ε φ(b) = φ(a), it
 equals φ(a) (M(−a) − M(−b)) with the Mills ratio M(x) = Φ(−x)/φ(x) = √(π/2) erfcx(x/√2): no large number appears, and
-the difference loses at most a factor (|a| + 1)/μ of the machine precision.
+the difference loses at most a factor (|a| + 1)/μ of the machine precision. For small μ it is taken by the midpoint
+rule, μ(1 − xM(x)) at x = ε/μ, since M′ = xM − 1; that is off by O(μ²) and loses nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from scipy.special import erfcx, erfinv, ndtr
 from accounting import checks
 from accounting.roots import root
 
+_SMALL_MU = 1e-5
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -52,10 +54,11 @@ def gaussian_log_delta(mu: float, epsilon: float) -> float:
     a = mu / 2 - epsilon / mu
     b = -mu / 2 - epsilon / mu
     log_density = -0.5 * a * a - _LOG_SQRT_2PI
-    if a > 0:
+    if a > 0 and mu > _SMALL_MU:
         # M(−a) would overflow here, while Φ(a) ≥ 1/2 is harmless.
         return math.log(float(ndtr(a)) - math.exp(log_density) * _mills(-b))
-    difference = _mills(-a) - _mills(-b)
+    x = epsilon / mu
+    difference = _mills(-a) - _mills(-b) if mu > _SMALL_MU else mu * (1 - x * _mills(x))
     return log_density + math.log(difference) if difference > 0 else -math.inf
 
 
@@ -87,6 +90,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return 0.0
     target = math.log(delta)
     high = mu * mu / 2 + mu * math.sqrt(-2 * target)
+    if high == math.inf:
+        return math.inf
 
     def excess(epsilon: float) -> float:
         return gaussian_log_delta(mu, epsilon) - target

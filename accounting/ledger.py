@@ -11,7 +11,6 @@ the file:
 from __future__ import annotations
 
 import json
-import math
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,10 +24,11 @@ from accounting.composition import Composition, group_of
 from accounting.errors import (
     BudgetExceeded,
     InvalidParameter,
+    LedgerCorrupted,
     LedgerError,
     UnprotectedReleaseError,
 )
-from accounting.events import Event, Unprotected
+from accounting.events import KINDS, Event, PostProcessing, Unprotected
 from accounting.gate import Gate
 from accounting.gdp import gaussian_epsilon
 from accounting.store import Row, Store
@@ -76,12 +76,21 @@ class Ledger:
 
     def _setup(self, store: Store) -> None:
         self._store = store
-        self._lock = threading.Lock()
-        self.budget = Budget(**json.loads(store.budget)) if store.budget is not None else None
+        self._lock = threading.RLock()
+        try:
+            rows = store.verify()  # first, for it vouches for the budget as well
+            self.budget = Budget(**json.loads(store.budget)) if store.budget is not None else None
+        except (TypeError, ValueError) as error:
+            store.close()
+            raise LedgerCorrupted(f"{store.path}: its budget cannot be read ({error})") from error
+        except LedgerError:
+            store.close()
+            raise
         self._gate = Gate(self.budget) if self.budget is not None else None
         self._covered: dict[str, Composition] = {}
         self._all: dict[str, Composition] = {}
-        self._absorb(store.verify())
+        self._released: set[tuple[str, str, bool]] = set()  # client, what, inside the budget's scope
+        self._absorb(rows)
 
     def record(self, *events: Event) -> list[Receipt]:
         """Write events, all or none, before what they account for is released.
@@ -93,21 +102,22 @@ class Ledger:
         UnprotectedReleaseError
             If an unprotected event is inside the budget's scope; nothing is written.
         """
-        with self._lock, self._store.appending() as (missed, append):
-            self._absorb(missed)
-            self._check(events)
-            rows = append(events)
-            receipts = [Receipt(row.sequence, row.hash) for row in rows]
+        # One lock over all of it: another thread must not check against totals from before these events.
         with self._lock:
+            with self._store.appending() as (missed, append):
+                self._absorb(missed)
+                self._check(events)
+                rows = append(events)
             self._absorb(rows)
-        return receipts
+        return [Receipt(row.sequence, row.hash) for row in rows]
 
     def events(
         self, *, client: str | None = None, round: int | None = None, what: str | None = None
     ) -> Iterator[Event]:
         """Iterate over the recorded events in their order, all or those that match."""
-        for row in self._store.rows():
-            event = row.event
+        with self._lock:
+            recorded = [row.event for row in self._store.rows()]
+        for event in recorded:
             if (
                 (client is None or event.client == client)
                 and (round is None or event.round == round)
@@ -122,7 +132,8 @@ class Ledger:
 
     def composition(self, client: str, *, end_to_end: bool = False) -> Composition:
         """Return what one client released inside the budget's scope, or altogether."""
-        return (self._all if end_to_end else self._covered).get(client, Composition()).copy()
+        with self._lock:
+            return (self._all if end_to_end else self._covered).get(client, Composition()).copy()
 
     def spent(self, delta: float | None = None, *, client: str | None = None, end_to_end: bool = False) -> float:
         """ε spent at `delta` (by default the budget's): of one client, or the largest over all.
@@ -150,7 +161,9 @@ class Ledger:
 
     def verify(self) -> int:
         """Check the whole chain on disk again; returns the number of events, raises `LedgerCorrupted`."""
-        return len(self._store.verify())
+        with self._lock:
+            self._absorb(self._store.verify())
+            return len(self)
 
     def __len__(self) -> int:
         return self._store.count
@@ -179,35 +192,63 @@ class Ledger:
         for row in rows:
             event = row.event
             self._all.setdefault(event.client, Composition()).add(event)
-            if self.budget is None or self.budget.covers(event.stage):
+            self._released.add((event.client, event.what, self._covers(event)))
+            if self._covers(event):
                 self._covered.setdefault(event.client, Composition()).add(event)
 
+    def _covers(self, event: Event) -> bool:
+        return self.budget is None or self.budget.covers(event.stage)
+
     def _check(self, events: tuple[Event, ...]) -> None:
-        trial: dict[str, Composition] = {}
-        for event in events:
-            if not isinstance(event, Event):
-                raise InvalidParameter("event", event, "an accounting event")
+        by_client: dict[str, list[Event]] = {}
+        for place, event in enumerate(events):
+            if type(event) not in KINDS.values():
+                raise InvalidParameter("event", event, "one of the accounting events: " + ", ".join(KINDS))
+            if self.budget is not None:
+                self._check_meaning(event, self.budget)
             if event.client in self._all:
                 self._all[event.client].check(event)
-            if self.budget is None or self._gate is None:
-                continue
-            self._check_meaning(event, self.budget)
-            if not self.budget.covers(event.stage):
-                continue
-            if event.client not in trial:
-                trial[event.client] = self.composition(event.client)
-            before, after = self._covered.get(event.client, Composition()), trial[event.client]
-            after.add(event)
+            mine = by_client.setdefault(event.client, [])
+            Composition(mine[:1]).check(event)
+            mine.append(event)
+            if isinstance(event, PostProcessing):
+                self._check_source(event, events[:place])
+        if self.budget is None or self._gate is None:
+            return
+        for client, mine in by_client.items():
+            self._check_fit(client, [event for event in mine if self._covers(event)], self._gate)
+
+    def _check_fit(self, client: str, events: list[Event], gate: Gate) -> None:
+        budget = gate.budget
+        before, after = self._covered.get(client, Composition()), self.composition(client)
+        for event in events:
             if isinstance(event, Unprotected):
                 raise UnprotectedReleaseError(
                     what=event.what,
                     why=event.why,
-                    spent=tightest(before).epsilon(before, self.budget.delta),
-                    budget=self.budget,
-                    client=event.client,
+                    spent=tightest(before).epsilon(before, budget.delta),
+                    budget=budget,
+                    client=client,
                 )
-            if not self._gate.fits(after, group_of(event)):
-                raise self._exceeded(event, before, after, self.budget)
+            after.add(event)
+        groups = [group for group in map(group_of, events) if group is not None]
+        if not gate.fits(after, groups[-1] if groups else None):
+            spent, requested, total = (
+                tightest(each).epsilon(each, budget.delta) for each in (before, Composition(events), after)
+            )
+            raise BudgetExceeded(spent=spent, requested=requested, total=total, budget=budget, client=client)
+
+    def _check_source(self, event: PostProcessing, before: tuple[Event, ...]) -> None:
+        """Raise unless the source was released already, inside the budget's scope if this event is."""
+        together = {(other.client, other.what, self._covers(other)) for other in before}
+        sources = self._released | together
+        covered = self._covers(event)
+        if (event.client, event.of, True) in sources or (not covered and (event.client, event.of, False) in sources):
+            return
+        scope = " inside the budget's scope" if covered and self.budget is not None else ""
+        raise InvalidParameter(
+            f"source of {event.what} of {event.client}", event.of, f"a release that the client has made{scope}"
+        )
 
     @staticmethod
     def _check_meaning(event: Event, budget: Budget) -> None:
@@ -217,12 +258,3 @@ class Ledger:
                 (event.adjacency, event.unit),
                 f"the budget's, {(budget.adjacency, budget.unit)}",
             )
-
-    @staticmethod
-    def _exceeded(event: Event, before: Composition, after: Composition, budget: Budget) -> BudgetExceeded:
-        alone = Composition([event])
-        spent, requested, total = (
-            tightest(each).epsilon(each, budget.delta) if not each.unprotected else math.inf
-            for each in (before, alone, after)
-        )
-        return BudgetExceeded(spent=spent, requested=requested, total=total, budget=budget, client=event.client)

@@ -11,7 +11,7 @@ Function = Callable[[float], float]
 
 
 def root(function: Function, low: float, high: float, *, absolute: float = 1e-300) -> float:
-    """Root of a function that changes sign between `low` and `high`, to machine precision or `absolute` (Brent 1973)."""
+    """Root of a function that changes sign between `low` and `high`, to machine precision or `absolute`."""
     from scipy.optimize import brentq
 
     return float(brentq(function, low, high, xtol=absolute, rtol=4 * 2.0**-52, maxiter=500))

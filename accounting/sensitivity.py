@@ -121,8 +121,10 @@ def variable(
     step_size, local_steps : float, int
         η and Q.
     smoothness : float, optional
-        A Lipschitz constant L of ∇f_p; by default 12γ/n_y, which holds for all data and every n_y (the proof, with a
-        sharper constant, is in `dpfedvis.mmd.smoothness`).
+        A Lipschitz constant L of ∇f_p; by default 12γ/n_y, which holds for every n_y and all data of at most
+        2·`records` records (the proof, with a sharper constant, is in `dpfedvis.mmd.smoothness`). The curvature of the
+        data's part grows with the number of records over the denominator, so that under add-remove, or with any
+        public stand-in, a client must not sum more records than that.
     gamma, records, landmarks, bound, adjacency, tau_x, tau_y, upsilon
         As in `gradient`.
 
@@ -206,6 +208,19 @@ def mean_embedding(*, records: float, adjacency: Adjacency = "replace-one") -> f
     """
     checks.one_of("adjacency", adjacency, ADJACENCIES)
     return _pair(1 / checks.positive("records", records), adjacency)
+
+
+def moments(*, records: float, adjacency: Adjacency = "replace-one") -> float:
+    """Sensitivity of the mean of (x/τ, ‖x‖²/τ²) over records clipped to norm τ: mean and mean square in one release.
+
+    One record's part, with a = ‖x‖/τ ≤ 1, has norm √(a² + a⁴)/n_p ≤ √2/n_p. Replacing, with b = ‖x′‖/τ: the squared
+    distance is at most (a + b)² + (a² − b²)² = (a + b)² (1 + (a − b)²), which is at most 4: with s = a + b and a, b ≤
+    1 we have |a − b| ≤ 2 − s for s ≥ 1, and s²(1 + (2 − s)²) grows on [1, 2] up to 4; for s ≤ 1 it is at most 2. So
+    2/n_p, attained by opposite records.
+    """
+    checks.one_of("adjacency", adjacency, ADJACENCIES)
+    records = checks.positive("records", records)
+    return math.sqrt(2) / records if adjacency == "add-remove" else 2 / records
 
 
 def second_moment(*, clip: float, adjacency: Adjacency = "replace-one") -> float:

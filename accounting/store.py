@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,11 +62,17 @@ class Store:
     """Rows on disk. `count` and `head` are those that this object has seen."""
 
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
-        self._connection, self._path = connection, path
-        with self._named_errors():
-            row = connection.execute("SELECT format, budget, created FROM ledger").fetchone()
+        self._connection, self.path = connection, path
+        try:
+            with self._named_errors():
+                row = connection.execute("SELECT format, budget, created FROM ledger").fetchone()
+                # One flush to disk for each transaction, before it counts as done.
+                connection.execute("PRAGMA synchronous = FULL")
             if row is None or row[0] != FORMAT:
                 raise LedgerCorrupted(f"{path}: not a ledger of format {FORMAT}")
+        except LedgerError:
+            connection.close()
+            raise
         self.budget: str | None = row[1]
         self._created: str = row[2]
         self.count, self.head = 0, self._genesis
@@ -72,43 +80,69 @@ class Store:
     @classmethod
     def create_or_open(cls, path: str | Path | None, budget: str | None) -> Self:
         """Open for writing; create the file, with its budget, if there is none."""
-        name = ":memory:" if path is None else str(path)
+        if path is None:
+            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            cls._fill(connection, budget)
+            return cls(connection, ":memory:")
+        path = Path(path)
         try:
-            connection = sqlite3.connect(name, isolation_level=None, check_same_thread=False, timeout=60)
-        except sqlite3.OperationalError as error:
-            raise LedgerError(f"{name}: cannot be opened for writing ({error})") from error
-        try:
-            if not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-                cls._create(connection, budget)
-            # A write-ahead log with full synchronisation: one flush to disk for each transaction.
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-        except sqlite3.OperationalError as error:
-            connection.close()
-            raise LedgerError(f"{name}: cannot be written ({error})") from error
-        except sqlite3.DatabaseError as error:
-            connection.close()
-            raise LedgerCorrupted(f"{name}: not a readable SQLite file ({error})") from error
-        return cls(connection, name)
+            if not path.exists():
+                cls._create(path, budget)
+            if not path.is_file():
+                raise LedgerError(f"{path}: not a file")
+            if path.stat().st_size == 0:
+                raise LedgerCorrupted(f"{path}: the file is empty; a ledger never is")
+            return cls(_connect(path, "mode=rw"), str(path))
+        except (OSError, sqlite3.Error) as error:
+            raise LedgerError(f"{path}: cannot be opened for writing ({error})") from error
 
     @classmethod
     def open_read_only(cls, path: str | Path) -> Self:
         """Open an existing file without the right to write."""
-        if not Path(path).is_file():
-            raise LedgerError(f"{path}: there is no ledger")
-        uri = Path(path).resolve().as_uri()
+        path = Path(path)
         try:
-            connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
-            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-        except sqlite3.OperationalError:
-            # In a folder that may not be written there is no shared memory for the log; nobody writes there either.
-            connection = sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True, check_same_thread=False)
+            if not path.is_file():
+                raise LedgerError(f"{path}: there is no ledger")
+            connection = _connect(path, "mode=ro")
+            try:
+                connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+            except sqlite3.OperationalError:
+                # In a folder that may not be written there is no shared memory for the log; nobody writes there either.
+                connection.close()
+                log = path.with_name(path.name + "-wal")
+                if log.exists() and log.stat().st_size > 0:
+                    raise LedgerError(f"{path}: its log {log.name} can only be read in a writable folder") from None
+                connection = _connect(path, "mode=ro&immutable=1")
+            except sqlite3.DatabaseError:
+                connection.close()
+                raise
+            return cls(connection, str(path))
         except sqlite3.DatabaseError as error:
             raise LedgerCorrupted(f"{path}: not a readable SQLite file ({error})") from error
-        return cls(connection, str(path))
+        except OSError as error:
+            raise LedgerError(f"{path}: cannot be read ({error})") from error
+
+    @classmethod
+    def _create(cls, path: Path, budget: str | None) -> None:
+        """Make the file whole under another name, then link it: no kill and no second process finds half of it."""
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
+            draft = Path(folder) / "draft"
+            connection = sqlite3.connect(draft, isolation_level=None)
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                cls._fill(connection, budget)
+            finally:
+                connection.close()
+            with suppress(FileExistsError):  # another process was faster
+                os.link(draft, path)
+        parent = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(parent)
+        finally:
+            os.close(parent)
 
     @staticmethod
-    def _create(connection: sqlite3.Connection, budget: str | None) -> None:
+    def _fill(connection: sqlite3.Connection, budget: str | None) -> None:
         created = _now()
         connection.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA.split(";\nCREATE"):
@@ -130,18 +164,13 @@ class Store:
 
         The rows are on disk when the block is left; on an error inside it nothing is.
         """
-        with self._named_errors():
-            self._connection.execute("BEGIN IMMEDIATE")
-        count, head = self.count, self.head
-        try:
-            with self._named_errors():
-                missed = self._verified_after(count, head)
-            if missed:
-                count, head = missed[-1].sequence, missed[-1].hash
+        with self._named_errors(), self._transaction("IMMEDIATE"):
+            missed = self._verified_after(self.count, self.head)
+            self._seen(missed)  # they are on disk, whatever becomes of this transaction
             written: list[Row] = []
 
             def append(events: Sequence[Event]) -> list[Row]:
-                sequence, previous = (written[-1].sequence, written[-1].hash) if written else (count, head)
+                sequence, previous = (written[-1].sequence, written[-1].hash) if written else (self.count, self.head)
                 for event in events:
                     sequence, time, body = sequence + 1, _now(), event.to_json()
                     previous = _digest(previous, str(sequence), time, body)
@@ -154,48 +183,52 @@ class Store:
                 self._connection.execute(
                     "UPDATE ledger SET count = ?, head = ?", (written[-1].sequence, written[-1].hash)
                 )
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-        self.count, self.head = (written[-1].sequence, written[-1].hash) if written else (count, head)
+        self._seen(written)
 
     def _insert(self, row: Row) -> None:
-        event = row.event
-        facts = (event.client, event.round, event.stage, event.what, event.kind)
         self._connection.execute(
             "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (row.sequence, row.time, *facts, row.body, row.hash),
+            (row.sequence, row.time, *_facts(row.event), row.body, row.hash),
         )
 
     def rows(self, after: int = 0) -> Iterator[Row]:
         """Iterate over the rows in their order."""
         with self._named_errors():
-            for sequence, time, body, digest in self._connection.execute(
-                "SELECT seq, time, body, hash FROM events WHERE seq > ? ORDER BY seq", (after,)
+            for sequence, time, *facts, body, digest in self._connection.execute(
+                "SELECT seq, time, client, round, stage, what, kind, body, hash FROM events WHERE seq > ? ORDER BY seq",
+                (after,),
             ):
                 try:
                     event = from_json(body)
-                except AccountingError as error:
-                    raise LedgerCorrupted(f"{self._path}: event {sequence} cannot be read ({error})") from error
+                except (AccountingError, TypeError, ValueError) as error:
+                    raise LedgerCorrupted(f"{self.path}: event {sequence} cannot be read ({error})") from error
+                if tuple(facts) != _facts(event):
+                    raise LedgerCorrupted(f"{self.path}: the columns of event {sequence} do not agree with its body")
                 yield Row(sequence, time, body, digest, event)
 
     def verify(self) -> list[Row]:
-        """Read the whole file and check the chain; returns all rows.
+        """Read the whole file and check the chain; returns the rows that this object had not seen before.
 
         Raises
         ------
         LedgerCorrupted
             With the first place that does not agree.
         """
-        with self._named_errors():
+        # In one transaction, so that rows and head are of one moment while others write.
+        with self._named_errors(), self._transaction("DEFERRED"):
             problem = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if problem != "ok":
-                raise LedgerCorrupted(f"{self._path}: {problem}")
+                raise LedgerCorrupted(f"{self.path}: {problem}")
             rows = self._verified_after(0, self._genesis)
-        self.count, self.head = (rows[-1].sequence, rows[-1].hash) if rows else (0, self._genesis)
-        return rows
+        if len(rows) < self.count or (self.count and rows[self.count - 1].hash != self.head):
+            raise LedgerCorrupted(f"{self.path}: event {self.count}, which was there before, is not there any more")
+        new = rows[self.count :]
+        self._seen(new)
+        return new
+
+    def _seen(self, rows: Sequence[Row]) -> None:
+        if rows:
+            self.count, self.head = rows[-1].sequence, rows[-1].hash
 
     def _verified_after(self, count: int, head: str) -> list[Row]:
         rows = []
@@ -203,11 +236,17 @@ class Store:
             count += 1
             head = _digest(head, str(count), row.time, row.body)
             if (row.sequence, row.hash) != (count, head):
-                raise LedgerCorrupted(f"{self._path}: event {count} is missing or was changed (row {row.sequence})")
+                raise LedgerCorrupted(
+                    f"{self.path}: event {count}{' or the budget' * (count == 1)} is missing or was changed "
+                    f"(row {row.sequence})"
+                )
             rows.append(row)
         expected = self._connection.execute("SELECT count, head FROM ledger").fetchone()
-        if expected != (count, head):
-            raise LedgerCorrupted(f"{self._path}: {count} events are there, but {expected[0]} were written")
+        if expected is None or expected[0] != count:
+            written = 0 if expected is None else expected[0]
+            raise LedgerCorrupted(f"{self.path}: {count} events are there, but {written} were written")
+        if expected[1] != head:
+            raise LedgerCorrupted(f"{self.path}: the head of the chain or the budget was changed ({count} events)")
         return rows
 
     def close(self) -> None:
@@ -215,13 +254,36 @@ class Store:
         self._connection.close()
 
     @contextmanager
+    def _transaction(self, kind: str) -> Iterator[None]:
+        self._connection.execute(f"BEGIN {kind}")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    @contextmanager
     def _named_errors(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.OperationalError as error:
-            raise LedgerError(f"{self._path}: {error}") from error
+        except (sqlite3.OperationalError, sqlite3.ProgrammingError) as error:
+            raise LedgerError(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
-            raise LedgerCorrupted(f"{self._path}: {error}") from error
+            raise LedgerCorrupted(f"{self.path}: {error}") from error
+
+
+def _connect(path: Path, options: str) -> sqlite3.Connection:
+    # A URI, because its modes never make a new file.
+    return sqlite3.connect(
+        f"{path.resolve().as_uri()}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=60
+    )
+
+
+def _facts(event: Event) -> tuple[str, int | None, str, str, str]:
+    """Return the columns that stand beside the body for readers with SQL alone."""
+    return event.client, event.round, event.stage, event.what, event.kind
 
 
 def _digest(*parts: str) -> str:

@@ -15,6 +15,9 @@ from accounting.quiet import quiet
 from accounting.roots import root
 
 
+_WIDEST = 30.0  # natural logarithm of the largest change of sigma that a search tries
+
+
 class Method(Protocol):
     """ε of a non-empty composition without unprotected releases, at δ; raises `CannotAccount` where it has none."""
 
@@ -66,6 +69,12 @@ class Accountant:
         """Factor on every sigma at which this accountant reports exactly `epsilon`.
 
         Above 1 it asks for more noise than there is, below 1 for less.
+
+        Raises
+        ------
+        CannotAccount
+            If it reports that ε at no noise (Opacus's Rényi orders end at 63, which leaves a floor of
+            ε ≈ log(1/δ)/62), or cannot read the releases.
         """
         checks.positive("epsilon", epsilon)
         composition = releases if isinstance(releases, Composition) else Composition(releases)
@@ -73,6 +82,8 @@ class Accountant:
             raise CannotAccount("there is no protected release whose noise could be scaled")
 
         def excess(log_factor: float) -> float:
+            if abs(log_factor) > _WIDEST:
+                raise CannotAccount(f"{self.name} reports ε = {epsilon:g} at δ = {delta:g} for no noise that was tried")
             return self.epsilon(composition.scaled(math.exp(log_factor)), delta) - epsilon
 
         low = high = 0.0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from accounting import checks
 from accounting.composition import Composition
 from accounting.errors import CannotAccount
-from accounting.gdp import gaussian_epsilon
+from accounting.gdp import gaussian_epsilon, gaussian_log_delta
 from accounting.roots import minimum, root
 
 
@@ -52,11 +52,12 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     def excess(log_rho: float) -> float:
         return zcdp_epsilon(math.exp(log_rho), delta) - epsilon
 
-    high = math.log(epsilon)  # ε ≥ ρ, so that no ρ above ε can do
-    low = high
+    low = high = math.log(epsilon)
     while excess(low) > 0:
         low -= 2
-    return math.exp(root(excess, low, high + 1e-9, absolute=1e-13)) if low < high else epsilon
+    while excess(high) <= 0:  # where δ is large, ε can be below ρ
+        high += 2
+    return math.exp(root(excess, low, high, absolute=1e-13))
 
 
 def theorem(composition: Composition, delta: float) -> float:
@@ -64,6 +65,9 @@ def theorem(composition: Composition, delta: float) -> float:
 
     Gaussian composition depends on Σ (Δ/σ)² alone, so that releases of different noise have the ε of equal ones with
     the same sum, and S (Δ/σ)² may be read as that sum.
+
+    The theorem is stated for every ε > 0, but it is false for large ones: it gives ε of the order of μ√(8 log(1/δ)),
+    below the μ²/2 that no analysis can undercut once ε is above about 16 log(e + ε/δ). There it has no valid statement.
     """
     _only(composition, "theorem", discrete=False)
     log_mu2 = math.log(composition.mu2)
@@ -76,7 +80,10 @@ def theorem(composition: Composition, delta: float) -> float:
     high = low + 1
     while excess(high) < 0:
         high += 1
-    return math.exp(root(excess, low - 1e-9, high, absolute=1e-13))
+    epsilon = math.exp(root(excess, low - 1e-9, high, absolute=1e-13))
+    if gaussian_log_delta(math.sqrt(composition.mu2), epsilon) > math.log(delta):
+        raise CannotAccount(f"theorem: Thm 6 is false here; it claims ε = {epsilon:.6g}, less than the exact value")
+    return epsilon
 
 
 def theorem_sigma(*, sensitivity: float, rounds: int, epsilon: float, delta: float) -> float:

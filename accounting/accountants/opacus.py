@@ -8,9 +8,14 @@ from typing import Any
 from accounting.composition import Composition
 from accounting.errors import CannotAccount
 
+# The grid of PRVs grows with μ²: beyond this it takes minutes and tens of gigabytes, or returns ε = ∞.
+_LARGEST_MU = 30
+
 
 def prv(composition: Composition, delta: float) -> float:
     """ε by privacy random variables (Gopi, Lee & Wutschitz 2021): Opacus's upper end of its error interval."""
+    if composition.total_mu > _LARGEST_MU:
+        raise CannotAccount(f"opacus-prv is asked up to μ = {_LARGEST_MU} only, not {composition.total_mu:.4g}")
     accountant = _opacus("opacus.accountants").PRVAccountant()
     accountant.history = _history(composition, "opacus-prv")
     try:
@@ -23,7 +28,10 @@ def rdp(composition: Composition, delta: float) -> float:
     """ε by Rényi DP, with Opacus's orders."""
     accountant = _opacus("opacus.accountants").RDPAccountant()
     accountant.history = _history(composition, "opacus-rdp")
-    return float(accountant.get_epsilon(delta=delta))
+    try:
+        return float(accountant.get_epsilon(delta=delta))
+    except (ValueError, OverflowError) as error:
+        raise CannotAccount(f"opacus-rdp failed at δ = {delta:g}: {error}") from error
 
 
 def gdp(composition: Composition, delta: float) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from accounting import (
     ACCOUNTANTS,
+    AccountingError,
     Budget,
     CalibratedRelease,
     CannotAccount,
@@ -18,6 +19,7 @@ from accounting import (
     InvalidParameter,
     PlannedRelease,
     calibrate,
+    checks,
     sensitivity,
 )
 from accounting.budget import ADJACENCIES
@@ -39,8 +41,11 @@ def _gradient(a: Arguments, bound: str) -> float:
 
 def _variable(a: Arguments, bound: str) -> float:
     values = _common(a, "gamma", "records", "landmarks")
-    # By default one over the smoothness constant that the sensitivity is computed with.
-    step = a.step_size or values["landmarks"] * len(a.gamma) / (12 * sum(a.gamma))
+    step = a.step_size
+    if step is None:
+        # One over the smoothness constant that the sensitivity is computed with, once that is known to make sense.
+        _gradient(a, bound)
+        step = values["landmarks"] * len(a.gamma) / (12 * sum(a.gamma))
     return sensitivity.variable(**values, step_size=step, local_steps=a.local_steps, **_bound(a, bound))
 
 
@@ -93,6 +98,17 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    try:
+        result = _result(arguments)
+    except AccountingError:
+        raise
+    except (ArithmeticError, ValueError) as error:
+        raise CannotAccount(f"these numbers are too large or too small to compute with ({error})") from error
+    print(json.dumps(result, indent=2) if arguments.json else _table(result))
+    return 0
+
+
+def _result(arguments: argparse.Namespace) -> dict[str, Any]:
     _settle_adjacency(arguments)
     budget = Budget(arguments.epsilon, arguments.delta, adjacency=arguments.adjacency)
     count = arguments.rounds if arguments.mechanism in _PER_ROUND else 1
@@ -101,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     plan = calibrate(budget, planned)
     release = plan.releases[0]
-    result = {
+    return {
         "mechanism": arguments.mechanism,
         "adjacency": budget.adjacency,
         "rounds": count,
@@ -117,8 +133,6 @@ def run(arguments: argparse.Namespace) -> int:
         "accountant": plan.accountant.name,
         "accountants": _opinions(arguments.accountants, plan.composition, release),
     }
-    print(json.dumps(result, indent=2) if arguments.json else _table(result))
-    return 0
 
 
 def _settle_adjacency(arguments: argparse.Namespace) -> None:
@@ -128,7 +142,7 @@ def _settle_adjacency(arguments: argparse.Namespace) -> None:
     if arguments.sampling_rate is not None and arguments.mechanism in _ONE_SHOT:
         raise InvalidParameter("--sampling-rate", arguments.sampling_rate, f"absent for {arguments.mechanism}")
     if arguments.sampling_rate is not None and arguments.records is not None:
-        arguments.records *= arguments.sampling_rate
+        arguments.records *= checks.rate("--sampling-rate", arguments.sampling_rate)
 
 
 def _common(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
@@ -169,6 +183,8 @@ def _opinions(names: list[str], composition: Composition, release: CalibratedRel
             opinion["sigma"] = release.sigma * accountant.sigma_factor(composition, budget.epsilon, budget.delta)
         except CannotAccount as error:
             opinion["reason"] = str(error)
+        except (ArithmeticError, ValueError) as error:
+            opinion["reason"] = f"{name} failed ({error})"
         opinions[name] = opinion
     if sys.stderr.isatty():
         print("\r" + " " * 30 + "\r", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,68 @@
+"""Callbacks of the FedDL loop. They see public quantities only: the landmarks and the server's own numbers."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any
+
+from accounting import checks
+from dpfedvis.kernels import Array
+from dpfedvis.trace import Round
+
+
+@dataclass
+class ProgressBar:
+    """A bar on standard error with the time left; silent where standard error is not a terminal."""
+
+    rounds: int
+    _bar: Any = field(default=None, repr=False)
+
+    def __call__(self, done: Round, landmarks: Array) -> None:
+        """Move the bar."""
+        from tqdm import tqdm
+
+        if self._bar is None:
+            self._bar = tqdm(total=self.rounds, unit="round", disable=not sys.stderr.isatty(), leave=False)
+        self._bar.update(done.number - self._bar.n)
+        if done.number == self.rounds:
+            self._bar.close()
+
+
+@dataclass
+class EarlyStop:
+    """Stop when the landmarks have moved by less than `tolerance`, root mean square, in `patience` rounds on end.
+
+    A run that stops early spends less than its budget. The rule looks at the server's own steps, so that it costs
+    nothing.
+    """
+
+    tolerance: float
+    patience: int = 3
+    _quiet: int = field(default=0, repr=False)
+
+    def __post_init__(self) -> None:
+        checks.positive("tolerance", self.tolerance)
+        checks.count("patience", self.patience)
+
+    def __call__(self, done: Round, landmarks: Array) -> bool:
+        """Return whether to stop."""
+        small = done.step <= self.tolerance * float(landmarks.size) ** 0.5
+        self._quiet = self._quiet + 1 if small else 0
+        return self._quiet >= self.patience
+
+
+@dataclass
+class KeepLandmarks:
+    """Keep a copy of Y after every `every` rounds, in `kept` by round."""
+
+    every: int = 1
+    kept: dict[int, Array] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        checks.count("every", self.every)
+
+    def __call__(self, done: Round, landmarks: Array) -> None:
+        """Copy Y."""
+        if done.number % self.every == 0:
+            self.kept[done.number] = landmarks.copy()

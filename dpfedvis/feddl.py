@@ -1,0 +1,198 @@
+"""Federated distribution learning (Algorithm 1): landmarks Y that follow the data of all clients.
+
+    server sends Y → each client computes → its mechanism privatises → door → the server averages and steps
+
+Lines "l." are those of Alg. 1 in "Federated t-SNE and UMAP for Distributed Data Visualization" (AAAI 2025).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from accounting import Budget, Ledger, checks
+from dpfedvis.data import FederatedData
+from dpfedvis.federation import Door, Failure, Policy, Witness, Workers
+from dpfedvis.kernels import Array, Kernel
+from dpfedvis.mechanisms import Mechanism, mechanism
+from dpfedvis.mmd import Estimator
+from dpfedvis.optimisers import optimiser
+from dpfedvis.plan import RunPlan
+from dpfedvis.preparation import Preparation
+from dpfedvis.projections import Projection
+from dpfedvis.scale import Bounds
+from dpfedvis.setting import Setting
+from dpfedvis.snapshot import Snapshot, fingerprint
+from dpfedvis.trace import ExactObjective, Round, Slope, as_array, from_array
+
+Callback = Callable[[Round, Array], bool | None]
+Bandwidth = float | Sequence[float] | Kernel | Literal["public", "moments", "median"]
+
+
+@dataclass(frozen=True)
+class FedDLResult:
+    """What a run leaves.
+
+    Parameters
+    ----------
+    landmarks : array of shape (n_y, m)
+    setting : Setting
+        The public facts, with the kernel that was used.
+    plan : RunPlan, optional
+        Noise multipliers; None if nothing was protected.
+    ledger : Ledger
+    trace : tuple of Round
+    failures : tuple of Failure
+        Clients that gave nothing usable, and when.
+    """
+
+    landmarks: Array
+    setting: Setting
+    plan: RunPlan | None
+    ledger: Ledger
+    trace: tuple[Round, ...]
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FedDL:
+    """Settings of a run; `run` runs it.
+
+    Parameters
+    ----------
+    landmarks : int
+        n_y.
+    mechanism : Mechanism or str
+        What is uploaded and how it is protected; see `dpfedvis.mechanisms`.
+    budget : Budget, optional
+        Needed by every mechanism that protects.
+    rounds, local_steps : int
+        S and Q. Only `variable` takes local steps.
+    bandwidth : float, sequence of float, Kernel, "public", "moments" or "median"
+        γ, several for the mean kernel, or where to take it from: public feature bounds, a protected release of
+        moments (needs `tau_x`), or the median heuristic, which is an unprotected release.
+    optimiser : {"plain", "momentum", "adam"}
+    step_size : float, optional
+        By default 1/L, which the kernel and n_y determine; 0.1 for Adam.
+    weights : {"records", "equal"}
+        ω_p = n_p/n or 1/P.
+    sampling_rate : float, optional
+        Poisson sampling of records in each round; needs add-remove adjacency.
+    public_records : int, optional
+        Public stand-in for every n_p, needed under add-remove, where n_p is private.
+    bounds : (float, float), optional
+        Public range of every feature. Y starts in it, and stays in it if `projection` is not given.
+    tau_x : float, optional
+        Public bound on the norm of records, for `moments`.
+    projection : Projection, optional
+        Public set that Y is kept in.
+    start : "uniform", "normal", "mean" or array of shape (n_y, m), optional
+        Public random points of the box, or around 0; random points around the protected mean; or a public sample. By
+        default uniform if there are bounds, else normal.
+    share : float
+        Share of μ² for the release of moments, if one is made.
+    estimator : {"unbiased", "biased"}
+    noise : {"seeded", "system", "discrete"}
+    policy : {"fail", "continue"}
+        What to do when a client fails.
+    seed : int
+    workers : Workers
+    exact_trace : bool
+        Compute the exact objective after each round, past the door. It makes the run a simulation.
+    """
+
+    landmarks: int = 100
+    mechanism: Mechanism | str = "none"
+    budget: Budget | None = None
+    rounds: int = 50
+    local_steps: int = 1
+    bandwidth: Bandwidth = "public"
+    optimiser: str = "plain"
+    step_size: float | None = None
+    weights: Literal["records", "equal"] = "records"
+    sampling_rate: float | None = None
+    public_records: int | None = None
+    bounds: Bounds | None = None
+    tau_x: float | None = None
+    projection: Projection | None = None
+    start: Literal["uniform", "normal", "mean"] | Array | None = None
+    share: float = 0.1
+    estimator: Estimator = "unbiased"
+    noise: Literal["seeded", "system", "discrete"] = "seeded"
+    policy: Policy = "fail"
+    seed: int = 0
+    workers: Workers = field(default_factory=Workers)
+    exact_trace: bool = False
+
+    def __post_init__(self) -> None:
+        checks.count("landmarks", self.landmarks)
+        checks.count("rounds", self.rounds)
+        checks.count("local_steps", self.local_steps)
+        checks.probability("share", self.share)
+        checks.one_of("weights", self.weights, ("records", "equal"))
+        checks.one_of("estimator", self.estimator, ("unbiased", "biased"))
+
+    def run(
+        self,
+        fed: FederatedData,
+        *,
+        ledger: Ledger | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: str | Path | None = None,
+        witness: Witness | None = None,
+    ) -> FedDLResult:
+        """Learn the landmarks.
+
+        Parameters
+        ----------
+        fed : FederatedData
+        ledger : Ledger, optional
+            Where to account; by default one in memory, or in the folder of the checkpoint.
+        callbacks : sequence of callables
+            Called with (Round, Y) after each round; one that returns True ends the run.
+        checkpoint : path-like, optional
+            Folder to keep the ledger, a snapshot and unsent uploads in. A run that finds its own goes on from there,
+            and spends nothing twice.
+        witness : Witness, optional
+            Sees what the server sees.
+        """
+        chosen = mechanism(self.mechanism)
+        folder = None if checkpoint is None else Path(checkpoint)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        if ledger is None:
+            ledger = Ledger(None if folder is None else folder / "ledger.sqlite", self.budget)
+        preparation = Preparation(self, chosen, fed, Door(ledger, witness), folder)
+        setting, Y = preparation.setting, preparation.start
+        exact = ExactObjective(fed, preparation.weights, setting.kernel, self.estimator) if self.exact_trace else None
+        federation = preparation.federation()
+        steps = optimiser(self.optimiser, setting.step_size)
+        trace: list[Round] = []
+        mark = fingerprint(self, fed.records, fed.n_features)
+        snapshot = None if folder is None else Snapshot.read(folder / "snapshot.npz", mark)
+        if snapshot is not None:
+            Y, trace = snapshot.landmarks, from_array(snapshot.trace)
+            steps.restore(snapshot.optimiser)
+        slope = Slope(trace[-1].change if trace else 0.0)
+        try:
+            for s in range(len(trace) + 1, chosen.uploads(self.rounds) + 1):
+                average = federation.average(Y, s)  # l. 3–12: all clients, and the door
+                update = chosen.update(Y, average, setting, steps)  # l. 13–14
+                change = slope.see(update.gradient)
+                before, Y = Y, preparation.projection(update.landmarks)
+                slope.move(step := Y - before)
+                trace.append(Round(s, float(np.linalg.norm(step)), change, exact(Y) if exact else math.nan))
+                if folder is not None:
+                    Snapshot(s, Y, steps.state, as_array(trace)).write(folder / "snapshot.npz", mark)
+                answers = [callback(trace[-1], Y) for callback in callbacks]
+                if any(answers):
+                    break
+        finally:
+            federation.close()
+        failures = (*preparation.failures, *federation.failures)
+        return FedDLResult(Y, setting, preparation.plan, ledger, tuple(trace), failures)

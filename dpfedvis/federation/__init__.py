@@ -1,0 +1,26 @@
+"""Clients, the door, and what the server sees of them."""
+
+from dpfedvis.federation.client import NOISE_SOURCES, Client, Terms
+from dpfedvis.federation.door import BadUpload, Door, Upload, Witness
+from dpfedvis.federation.federation import ClientFailed, Federation, Policy, Workers
+from dpfedvis.federation.outbox import Outbox
+from dpfedvis.federation.pool import Failure, Pool
+from dpfedvis.federation.streams import Streams
+
+__all__ = [
+    "NOISE_SOURCES",
+    "BadUpload",
+    "Client",
+    "ClientFailed",
+    "Door",
+    "Failure",
+    "Federation",
+    "Outbox",
+    "Policy",
+    "Pool",
+    "Streams",
+    "Terms",
+    "Upload",
+    "Witness",
+    "Workers",
+]

@@ -1,0 +1,154 @@
+"""A federation: clients on one side of the door, the server's average on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from accounting import checks
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.federation.client import Client, Terms, noise_source
+from dpfedvis.federation.door import BadUpload, Door, Upload
+from dpfedvis.federation.outbox import Outbox
+from dpfedvis.federation.pool import Failure, Pool
+from dpfedvis.federation.streams import Streams
+from dpfedvis.kernels import Array
+from dpfedvis.mechanisms import Mechanism
+from dpfedvis.setting import Setting
+
+Policy = Literal["fail", "continue"]
+
+
+class ClientFailed(DpfedvisError):
+    """A client gave nothing usable, and the run does not go on without it."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How the clients of a simulation share this machine; it does not change any result."""
+
+    count: int = 1
+    backend: str = "threads"
+
+
+class Federation:
+    """Clients that run one mechanism, and the average that the server sees of them.
+
+    Parameters
+    ----------
+    records : sequence of arrays of shape (n_p, m)
+    terms : sequence of Terms
+    mechanism : Mechanism
+    setting : Setting
+    door : Door
+    streams : Streams
+    noise : str
+        Name of the noise source.
+    policy : {"fail", "continue"}
+        What to do when a client fails: stop, or go on with the others' average. Where only a sum is seen, its noise is
+        shared among all clients, so that the run always stops.
+    workers : Workers
+    outbox : Outbox, optional
+        Keeps uploads for a run that may be interrupted.
+    """
+
+    def __init__(
+        self,
+        records: Sequence[Array],
+        terms: Sequence[Terms],
+        mechanism: Mechanism,
+        setting: Setting,
+        door: Door,
+        streams: Streams,
+        noise: str,
+        policy: Policy = "fail",
+        workers: Workers | None = None,
+        outbox: Outbox | None = None,
+    ) -> None:
+        self.failures: list[Failure] = []
+        self._terms, self._mechanism, self._setting = list(terms), mechanism, setting
+        self._door, self._streams, self._noise, self._outbox = door, streams, noise, outbox
+        self._policy = checks.one_of("policy", policy, ("fail", "continue"))
+        self._weights = {term.name: term.weight for term in terms}
+        workers = workers or Workers()
+        self._pool = Pool(self._clients(records), workers.count, workers.backend)
+
+    def _clients(self, records: Sequence[Array]) -> list[Client]:
+        """Make the clients; records perturbed at home are accounted for now, or taken from an interrupted run."""
+        at_home = self._mechanism.protection == "home"
+        kept = self._outbox.find("home", 0) if self._outbox is not None and at_home else None
+        perturbed = [upload.values if isinstance(upload, Upload) else None for upload in kept or []]
+        clients = [
+            Client(own, term, self._mechanism, self._setting, self._streams, self._noise, known)
+            for own, term, known in zip(records, self._terms, perturbed or [None] * len(self._terms), strict=True)
+        ]
+        if at_home:
+            home = [replace(client.home, again=kept is not None) for client in clients]
+            if self._outbox is not None and kept is None:
+                self._outbox.keep("home", 0, home)
+            self._door.account(home)
+        return clients
+
+    def average(self, Y: Array, round: int) -> Array:
+        """One round: send Y, receive the weighted average of what passes the door.
+
+        Parameters
+        ----------
+        Y : array of shape (n_y, m)
+        round : int
+
+        Returns
+        -------
+        array of the mechanism's shape
+        """
+        answers = self._answers(Y, round)
+        shape = self._mechanism.shape(self._setting)
+        good: list[Upload] = []
+        for answer in answers:
+            if isinstance(answer, Upload):
+                try:
+                    answer.check(shape)
+                    good.append(answer)
+                    continue
+                except BadUpload as error:
+                    answer = Failure(error.client, round, error.reason)
+            self._judge(answer)
+        if not good:
+            raise ClientFailed(f"round {round}: no client gave anything usable")
+        if self._mechanism.trust != "local" and self._mechanism.protection == "upload":
+            return self._door.release_sum(good, shape, self._curate(round))
+        arrays = self._door.release(good, shape)
+        weights = np.array([self._weights[upload.event.client] for upload in good])
+        return np.average(np.stack(arrays), axis=0, weights=weights)
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self._pool.close()
+
+    def _answers(self, Y: Array, round: int) -> list[Upload | Failure]:
+        what = self._mechanism.what
+        if self._outbox is None:
+            return self._pool.uploads(Y, round)
+        kept = self._outbox.find(what, round)
+        if kept is None:
+            kept = self._pool.uploads(Y, round)
+            self._outbox.keep(what, round, kept)
+            return kept
+        return [replace(upload, again=True) if isinstance(upload, Upload) else upload for upload in kept]
+
+    def _judge(self, failure: Failure) -> None:
+        self.failures.append(failure)
+        if self._policy == "fail" or self._mechanism.trust != "local":
+            raise ClientFailed(f"{failure.client} failed in round {failure.round}: {failure.reason}")
+
+    def _curate(self, round: int) -> Callable[[Array], Array] | None:
+        """Noise of a trusted server on the sum of exact uploads; the other models have theirs in the uploads."""
+        event = self._terms[0].event
+        if self._mechanism.trust != "central" or event is None:
+            return None
+        generator = self._streams.generator("noise", event.what, "curator", round)
+        source = noise_source(self._noise, generator, event)
+        return lambda total: source.add(total, event.sigma)

@@ -1,0 +1,69 @@
+"""Uploads kept at home until the server has used them.
+
+An upload is written here before its event goes to the ledger. After an interruption the same bytes are sent again,
+which tells nothing new and therefore costs nothing: that is how a run resumes without spending twice, whatever the
+noise source.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from accounting.events import from_dict
+from dpfedvis.federation.door import Upload
+from dpfedvis.federation.pool import Failure
+
+
+class Outbox:
+    """A folder with one file a round.
+
+    Parameters
+    ----------
+    folder : path-like
+        Made if it does not exist.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def keep(self, what: str, round: int, uploads: Sequence[Upload | Failure]) -> None:
+        """Write the uploads of a round to disk, and drop those of the rounds before it."""
+        good = [upload for upload in uploads if isinstance(upload, Upload)]
+        events = json.dumps([upload.event.to_dict() for upload in good])
+        arrays = {f"values_{i}": upload.values for i, upload in enumerate(good)}
+        write_arrays(self._path(what, round), {"events": np.array(events), **arrays})
+        for path in self._folder.glob(f"{_slug(what)}-*.npz"):
+            if path != self._path(what, round):
+                path.unlink()
+
+    def find(self, what: str, round: int) -> list[Upload | Failure] | None:
+        """Return the uploads of a round if they are kept here."""
+        path = self._path(what, round)
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as stored:
+            events = json.loads(str(stored["events"]))
+            return [Upload(stored[f"values_{i}"], from_dict(event)) for i, event in enumerate(events)]
+
+    def _path(self, what: str, round: int) -> Path:
+        return self._folder / f"{_slug(what)}-{round:06d}.npz"
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write an NPZ file so that it is there whole or not at all, and on disk when this returns."""
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _slug(what: str) -> str:
+    return what.replace(" ", "-")

@@ -1,0 +1,97 @@
+"""Clients at work: one after another, in threads, or in processes, with the same result."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from accounting import checks
+from accounting.errors import InvalidParameter
+from dpfedvis.federation.client import Client
+from dpfedvis.federation.door import Upload
+from dpfedvis.kernels import Array
+
+BACKENDS = ("threads", "processes")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A client that gave nothing usable in a round, and why."""
+
+    client: str
+    round: int
+    reason: str
+
+
+class Pool:
+    """Runs all clients of a round.
+
+    Parameters
+    ----------
+    clients : sequence of Client
+    workers : int
+        How many work at the same time. One leaves the cores to BLAS.
+    backend : {"threads", "processes"}
+        With processes every worker gets the clients once, when it starts; only Y and uploads travel afterwards.
+    """
+
+    def __init__(self, clients: Sequence[Client], workers: int = 1, backend: str = "threads") -> None:
+        self._clients = list(clients)
+        workers = min(checks.count("workers", workers), len(self._clients))
+        checks.one_of("backend", backend, BACKENDS)
+        self._executor: Executor | None = None
+        self._remote = workers > 1 and backend == "processes"
+        if self._remote:
+            self._executor = ProcessPoolExecutor(
+                workers, multiprocessing.get_context("spawn"), initializer=_adopt, initargs=(self._clients,)
+            )
+        elif workers > 1:
+            self._executor = ThreadPoolExecutor(workers)
+
+    def uploads(self, Y: Array, round: int) -> list[Upload | Failure]:
+        """Let every client compute its upload; one that fails gives a `Failure` in its place."""
+        if self._executor is None:
+            return [_upload(client, Y, round) for client in self._clients]
+        if self._remote:
+            jobs = [self._executor.submit(_remote_upload, i, Y, round) for i in range(len(self._clients))]
+        else:
+            jobs = [self._executor.submit(_upload, client, Y, round) for client in self._clients]
+        return [job.result() for job in jobs]
+
+    def close(self) -> None:
+        """Stop the workers."""
+        if self._executor is not None:
+            self._executor.shutdown()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _upload(client: Client, Y: Array, round: int) -> Upload | Failure:
+    try:
+        return client.upload(Y, round)
+    except InvalidParameter:
+        raise  # the run is set up wrongly; no client is to blame
+    except Exception as error:
+        # Whatever a client does wrong is its own failure, for the policy of the run to judge.
+        return Failure(client.terms.name, round, f"{type(error).__name__}: {error}")
+
+
+_adopted: list[Client] = []
+
+
+def _adopt(clients: list[Client]) -> None:
+    _adopted[:] = clients
+
+
+def _remote_upload(index: int, Y: Array, round: int) -> Upload | Failure:
+    return _upload(_adopted[index], Y, round)

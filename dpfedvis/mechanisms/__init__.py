@@ -1,0 +1,50 @@
+"""Mechanisms: what leaves a client in FedDL, and what protects it. One file each; `MECHANISMS` knows them by name."""
+
+from __future__ import annotations
+
+from accounting import checks
+from dpfedvis.mechanisms.base import BaseMechanism, Local, Mechanism, Message, Step
+from dpfedvis.mechanisms.clipped import ClippedGradientPerturbation
+from dpfedvis.mechanisms.gradient import GradientPerturbation
+from dpfedvis.mechanisms.gradients import GradientUpload
+from dpfedvis.mechanisms.heuristic import HeuristicNoise
+from dpfedvis.mechanisms.input import InputPerturbation
+from dpfedvis.mechanisms.mean_embedding import MeanEmbedding
+from dpfedvis.mechanisms.none import NoPerturbation
+from dpfedvis.mechanisms.variable import VariablePerturbation
+
+MECHANISMS: dict[str, type[Mechanism]] = {
+    "none": NoPerturbation,
+    "input": InputPerturbation,
+    "variable": VariablePerturbation,
+    "gradient": GradientPerturbation,
+    "clipped": ClippedGradientPerturbation,
+    "heuristic": HeuristicNoise,
+    "mean-embedding": MeanEmbedding,
+}
+
+
+def mechanism(choice: str | Mechanism) -> Mechanism:
+    """Return a mechanism: itself, or the one of this short name with its default settings."""
+    if isinstance(choice, str):
+        return MECHANISMS[checks.one_of("mechanism", choice, MECHANISMS)]()
+    return choice
+
+
+__all__ = [
+    "MECHANISMS",
+    "BaseMechanism",
+    "ClippedGradientPerturbation",
+    "GradientPerturbation",
+    "GradientUpload",
+    "HeuristicNoise",
+    "InputPerturbation",
+    "Local",
+    "MeanEmbedding",
+    "Mechanism",
+    "Message",
+    "NoPerturbation",
+    "Step",
+    "VariablePerturbation",
+    "mechanism",
+]

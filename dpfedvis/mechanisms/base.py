@@ -1,0 +1,168 @@
+"""The protocol of all mechanisms.
+
+A mechanism says what a client clips at home, what it uploads, how far one record can move that, and what the server
+does with the average of the uploads. It draws no noise and does no accounting: both are done in one place for all of
+them (`dpfedvis.federation.client`), from the sensitivity that it states.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+
+from accounting.events import Stage, Trust
+from dpfedvis.kernels import Array, Workspace, squared_norms
+from dpfedvis.optimisers import Optimiser
+from dpfedvis.projections import Everywhere, Projection
+from dpfedvis.setting import Setting
+
+Protection = Literal["upload", "home", "none"]
+
+
+@dataclass
+class Local:
+    """Records at a client, ready for use: prepared by the mechanism, and sampled if the round samples.
+
+    Parameters
+    ----------
+    records : array of shape (n_p, m)
+    denominator : float
+        Public number that means are divided by: n_p, or q·n̄ under sampling.
+    workspace : Workspace
+        Memory reused from round to round.
+    """
+
+    records: Array
+    denominator: float
+    workspace: Workspace = field(default_factory=Workspace)
+    squared_norms: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.squared_norms = squared_norms(self.records, "records")
+
+    def sample(self, rate: float, generator: np.random.Generator) -> Local:
+        """Return a Poisson sample: each record with probability `rate`; the denominator stays as it is."""
+        chosen = generator.random(len(self.records)) < rate
+        part = Local.__new__(Local)
+        part.records, part.squared_norms = self.records[chosen], self.squared_norms[chosen]
+        part.denominator, part.workspace = self.denominator, self.workspace
+        return part
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a client would upload, before noise.
+
+    Parameters
+    ----------
+    values : array
+    nominal_sigma : float, optional
+        Scale of noise that is in `values` already and depends on the data, so that it protects nothing provably.
+    """
+
+    values: Array
+    nominal_sigma: float | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the server makes of an average.
+
+    Parameters
+    ----------
+    landmarks : array of shape (n_y, m)
+        The next Y.
+    gradient : array of shape (n_y, m), optional
+        What the average says of ∇F at the Y before, if it says anything; for the trace.
+    """
+
+    landmarks: Array
+    gradient: Array | None = None
+
+
+class Mechanism(Protocol):
+    """The plug-in point of FedDL; `BaseMechanism` has defaults for most of it.
+
+    Attributes
+    ----------
+    name : str
+        Short name, as on the command line.
+    what : str
+        Name of the upload, as in the ledger.
+    trust : {"local", "aggregate", "central"}
+    protection : {"upload", "home", "none"}
+        Where the noise goes: on every upload; on the records at home, once, so that all uploads are post-processing; or
+        nowhere that counts, and then every upload is logged as unprotected, for the reason `why`.
+    stage : str
+        The part of a run that it belongs to, as in the ledger.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def what(self) -> str: ...
+
+    @property
+    def trust(self) -> Trust: ...
+
+    @property
+    def protection(self) -> Protection: ...
+
+    @property
+    def why(self) -> str: ...
+
+    @property
+    def stage(self) -> Stage: ...
+
+    @property
+    def projection(self) -> Projection:
+        """Public set that Y must stay in for the sensitivity to hold."""
+
+    def uploads(self, rounds: int) -> int:
+        """How many uploads a client makes in a run of so many rounds."""
+
+    def shape(self, setting: Setting) -> tuple[int, ...]:
+        """Shape of one upload."""
+
+    def sensitivity(self, setting: Setting, records: float) -> float | None:
+        """L2 sensitivity of what is protected, for a client with this denominator; None without protection."""
+
+    def prepare(self, records: Array) -> Array:
+        """Clip the records at home, to public bounds."""
+
+    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+        """Compute the upload from prepared records and the server's Y."""
+
+    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+        """Server side: the next Y from the weighted average of the uploads."""
+
+
+@dataclass(frozen=True)
+class BaseMechanism:
+    """Defaults: nothing clipped, one upload of the shape of Y in each round, noise on every upload."""
+
+    trust: Trust = "local"
+
+    protection: ClassVar[Protection] = "upload"
+    stage: ClassVar[Stage] = "landmarks"
+    why: ClassVar[str] = ""
+
+    @property
+    def projection(self) -> Projection:
+        """No bound on Y."""
+        return Everywhere()
+
+    def uploads(self, rounds: int) -> int:
+        """One in each round."""
+        return rounds
+
+    def shape(self, setting: Setting) -> tuple[int, ...]:
+        """The shape (n_y, m) of Y."""
+        return setting.landmarks, setting.features
+
+    def prepare(self, records: Array) -> Array:
+        """Leave the records as they are."""
+        return records

@@ -1,0 +1,71 @@
+"""Gradient perturbation: Gaussian noise on every uploaded gradient (Thm 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from accounting import checks, sensitivity
+from accounting.errors import InvalidParameter
+from accounting.sensitivity import Bound
+from dpfedvis.kernels import Array
+from dpfedvis.mechanisms.gradients import GradientUpload
+from dpfedvis.projections import Everywhere, Projection, SpectralBall, clip_norms
+from dpfedvis.setting import Setting
+
+
+@dataclass(frozen=True)
+class GradientPerturbation(GradientUpload):
+    """Noise on the gradient.
+
+    Parameters
+    ----------
+    trust : {"local", "aggregate", "central"}
+    bound : {"tight", "theorem"}
+        Sensitivity to calibrate to. ``"tight"`` needs no bound on the data. ``"theorem"`` is Thm 6 of the paper, whose
+        constants are enforced so that the claim is true: records are clipped to `tau_x`, landmarks to norm
+        `upsilon` − `tau_x` (then ‖x − y‖ ≤ Υ) and Y to spectral norm `tau_y`.
+    tau_x, tau_y, upsilon : float, optional
+        Public constants of Thm 6.
+    """
+
+    bound: Bound = "tight"
+    tau_x: float | None = None
+    tau_y: float | None = None
+    upsilon: float | None = None
+    name: ClassVar[str] = "gradient"
+
+    def __post_init__(self) -> None:
+        checks.one_of("bound", self.bound, ("tight", "theorem"))
+        if self.bound == "theorem":
+            constants = {"tau_x": self.tau_x, "tau_y": self.tau_y, "upsilon": self.upsilon}
+            for name, value in constants.items():
+                if value is None:
+                    raise InvalidParameter(name, value, 'given with bound="theorem"')
+                checks.positive(name, value)
+            if self.tau_x is not None and self.upsilon is not None and self.upsilon <= self.tau_x:
+                raise InvalidParameter("upsilon", self.upsilon, f"above tau_x = {self.tau_x}, to leave room for Y")
+
+    @property
+    def projection(self) -> Projection:
+        """The set in which τ_Y and Υ hold."""
+        if self.tau_x is None or self.tau_y is None or self.upsilon is None:
+            return Everywhere()
+        return SpectralBall(self.upsilon - self.tau_x, self.tau_y)
+
+    def prepare(self, records: Array) -> Array:
+        """Clip the records to τ_X, if there is one."""
+        return records if self.tau_x is None else clip_norms(records, self.tau_x)
+
+    def sensitivity(self, setting: Setting, records: float) -> float:
+        """Δ of the gradient."""
+        return sensitivity.gradient(
+            gamma=setting.kernel.gammas,
+            records=records,
+            landmarks=setting.landmarks,
+            bound=self.bound,
+            adjacency=setting.adjacency,
+            tau_x=self.tau_x,
+            tau_y=self.tau_y,
+            upsilon=self.upsilon,
+        )

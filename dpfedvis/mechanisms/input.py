@@ -1,0 +1,42 @@
+"""Input perturbation (Thm 4): noise on the records themselves, once; all that is computed later is post-processing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from accounting import checks, sensitivity
+from accounting.errors import InvalidParameter
+from dpfedvis.kernels import Array
+from dpfedvis.mechanisms.base import Protection
+from dpfedvis.mechanisms.gradients import GradientUpload
+from dpfedvis.projections import clip_norms
+from dpfedvis.setting import Setting
+
+
+@dataclass(frozen=True)
+class InputPerturbation(GradientUpload):
+    """Records clipped to τ_X and perturbed at home; exact gradients of the perturbed records.
+
+    Parameters
+    ----------
+    tau_x : float
+        Public bound on the norm of a record.
+    """
+
+    tau_x: float = 1.0
+    name: ClassVar[str] = "input"
+    protection: ClassVar[Protection] = "home"
+
+    def __post_init__(self) -> None:
+        checks.positive("tau_x", self.tau_x)
+        if self.trust != "local":
+            raise InvalidParameter("trust", self.trust, "local: the noise is added at home")
+
+    def prepare(self, records: Array) -> Array:
+        """Clip to τ_X."""
+        return clip_norms(records, self.tau_x)
+
+    def sensitivity(self, setting: Setting, records: float) -> float:
+        """2τ_X: how far replacing a record moves the records."""
+        return sensitivity.input(tau_x=self.tau_x, adjacency=setting.adjacency)

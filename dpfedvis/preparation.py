@@ -1,0 +1,215 @@
+"""What happens before the first round: plan, scale, kernel, weights, start.
+
+All of it is public, or goes through the door.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from accounting.budget import Adjacency
+from accounting.errors import InvalidParameter
+from dpfedvis.data import FederatedData
+from dpfedvis.federation import Door, Failure, Federation, Outbox, Streams, Terms
+from dpfedvis.kernels import Array, Kernel
+from dpfedvis.mechanisms import Mechanism
+from dpfedvis.plan import RunPlan, plan_run, terms_of_clients
+from dpfedvis.projections import Box, Everywhere, Projection
+from dpfedvis.scale import MedianDistance, Moments, kernel_of_distance, public_kernel
+from dpfedvis.setting import Setting
+
+if TYPE_CHECKING:
+    from dpfedvis.feddl import FedDL
+
+
+class Preparation:
+    """Everything that a run needs before its first round.
+
+    Parameters
+    ----------
+    config : FedDL
+    mechanism : Mechanism
+    fed : FederatedData
+    door : Door
+    folder : Path, optional
+        Where unsent uploads are kept.
+    """
+
+    def __init__(
+        self, config: FedDL, mechanism: Mechanism, fed: FederatedData, door: Door, folder: Path | None
+    ) -> None:
+        self._config, self._mechanism, self._fed, self._door = config, mechanism, fed, door
+        self._streams = Streams(config.seed)
+        self._outbox = None if folder is None else Outbox(folder / "outbox")
+        self._adjacency: Adjacency = "replace-one" if config.budget is None else config.budget.adjacency
+        self.failures: list[Failure] = []
+        self.plan: RunPlan | None = plan_run(
+            config.budget,
+            mechanism,
+            config.rounds,
+            config.sampling_rate,
+            config.noise,
+            {Moments.what: (config.share, Moments.stage)} if self._needs_moments else {},
+        )
+
+    @cached_property
+    def denominators(self) -> list[float]:
+        """Public denominators of the clients' means over a round's records."""
+        rate = self._config.sampling_rate or 1.0
+        if self._adjacency == "replace-one":
+            return [rate * records for records in self._fed.records]
+        if self._config.public_records is None:
+            raise InvalidParameter("public_records", None, "given under add-remove, where every n_p is private")
+        return [rate * self._config.public_records] * self._fed.n_clients
+
+    @cached_property
+    def weights(self) -> list[float]:
+        """ω_p, summing to 1."""
+        if self._config.weights == "equal":
+            return [1 / self._fed.n_clients] * self._fed.n_clients
+        return [each / sum(self.denominators) for each in self.denominators]
+
+    @cached_property
+    def setting(self) -> Setting:
+        """Public facts of the run. Finding the kernel may release moments or medians."""
+        config = self._config
+        setting = replace(self._facts, kernel=self._kernel())
+        if config.step_size is not None:
+            return replace(setting, step_size=config.step_size)
+        return replace(setting, step_size=0.1 if config.optimiser == "adam" else 1 / setting.smoothness)
+
+    @cached_property
+    def start(self) -> Array:
+        """Y⁰, shape (n_y, m), inside the projection's set."""
+        config, shape = self._config, (self._config.landmarks, self._fed.n_features)
+        dtype = self._fed.clients[0].X.dtype
+        generator = self._streams.generator("start")
+        # Spread of a point whose squared distance from the centre is one over 2γ.
+        spread = 1 / math.sqrt(2 * self.setting.kernel.mean_gamma * shape[1])
+        if isinstance(config.start, np.ndarray):
+            if config.start.shape != shape or not np.isfinite(config.start).all():
+                raise InvalidParameter("shape of start", config.start.shape, f"{shape}, all finite")
+            Y = config.start
+        elif config.start == "mean":
+            Y = self._moments_release.mean(self._moments) + spread * generator.standard_normal(shape)
+        elif config.start == "normal" or (config.start is None and config.bounds is None):
+            Y = spread * generator.standard_normal(shape)
+        elif config.start in ("uniform", None) and config.bounds is not None:
+            Y = generator.uniform(*config.bounds, shape)
+        else:
+            raise InvalidParameter("start", config.start, "uniform (with bounds), normal, mean or an array")
+        return self.projection(Y.astype(dtype))
+
+    @cached_property
+    def projection(self) -> Projection:
+        """The run's own public set, and then the mechanism's, on which its sensitivity rests."""
+        config, last = self._config, self._mechanism.projection
+        first = config.projection or (Everywhere() if config.bounds is None else Box(*config.bounds))
+        return lambda Y: last(first(Y))
+
+    def federation(self) -> Federation:
+        """Return the clients of the run, ready for their first round."""
+        return self._federation(self._mechanism, self.setting, self._terms(self._mechanism, self.setting))
+
+    @property
+    def _needs_moments(self) -> bool:
+        return self._config.bandwidth == "moments" or (
+            isinstance(self._config.start, str) and self._config.start == "mean"
+        )
+
+    @property
+    def _facts(self) -> Setting:
+        """All public facts but the kernel and the step, which stand in for what is not known yet."""
+        config = self._config
+        return Setting(
+            kernel=Kernel.gaussian(1.0),
+            landmarks=config.landmarks,
+            features=self._fed.n_features,
+            rounds=config.rounds,
+            local_steps=config.local_steps,
+            step_size=1.0,
+            estimator=config.estimator,
+            adjacency=self._adjacency,
+            sampling_rate=config.sampling_rate,
+            public_seed=config.seed,
+        )
+
+    def _kernel(self) -> Kernel:
+        bandwidth = self._config.bandwidth
+        if isinstance(bandwidth, Kernel):
+            return bandwidth
+        if not isinstance(bandwidth, str):
+            return Kernel((bandwidth,) if isinstance(bandwidth, int | float) else tuple(bandwidth))
+        if bandwidth == "public":
+            return public_kernel(self._fed.n_features, self._config.bounds)
+        if bandwidth == "moments":
+            return kernel_of_distance(
+                self._moments_release.mean_squared_distance(self._moments, self._moments_variance)
+            )
+        if bandwidth == "median":
+            return kernel_of_distance(float(self._once(MedianDistance())[0]))
+        raise InvalidParameter("bandwidth", bandwidth, "a number, several, public, moments or median")
+
+    @cached_property
+    def _moments_release(self) -> Moments:
+        if self._config.tau_x is None:
+            raise InvalidParameter("tau_x", None, "given, as a public bound on the norm of records, for moments")
+        return Moments(trust=self._mechanism.trust, tau_x=self._config.tau_x)
+
+    @cached_property
+    def _moments(self) -> Array:
+        return self._once(self._moments_release)
+
+    @property
+    def _moments_variance(self) -> float:
+        """Variance of the noise in each averaged moment."""
+        release = self._moments_release
+        sigmas = [term.event.sigma for term in self._terms(release, self._single) if term.event is not None]
+        if release.trust != "local":
+            return sigmas[0] ** 2
+        return math.fsum((weight * sigma) ** 2 for weight, sigma in zip(self.weights, sigmas, strict=True))
+
+    @property
+    def _single(self) -> Setting:
+        """Facts for a release over all records, once."""
+        return replace(self._facts, rounds=1, sampling_rate=None)
+
+    def _once(self, mechanism: Mechanism) -> Array:
+        federation = self._federation(mechanism, self._single, self._terms(mechanism, self._single))
+        try:
+            return federation.average(np.zeros((1, self._fed.n_features)), 0)
+        finally:
+            federation.close()
+            self.failures += federation.failures
+
+    def _terms(self, mechanism: Mechanism, setting: Setting) -> list[Terms]:
+        rate = self._config.sampling_rate or 1.0
+        scale = 1.0 if setting.sampling_rate is not None else 1 / rate
+        return terms_of_clients(
+            self.plan,
+            mechanism,
+            setting,
+            [client.name for client in self._fed.clients],
+            [scale * denominator for denominator in self.denominators],
+            self.weights,
+        )
+
+    def _federation(self, mechanism: Mechanism, setting: Setting, terms: list[Terms]) -> Federation:
+        return Federation(
+            [client.X for client in self._fed.clients],
+            terms,
+            mechanism,
+            setting,
+            self._door,
+            self._streams,
+            self._config.noise,
+            self._config.policy,
+            self._config.workers,
+            self._outbox,
+        )

@@ -1,0 +1,138 @@
+"""Scale of the data: the kernel's bandwidth and the place to start from, without a leak that nobody counts.
+
+A bandwidth may be given, or follow from public feature bounds. Taken from the data it is a release: `Moments` is a
+protected one, `MedianDistance`, the usual heuristic, an unprotected one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from accounting import checks, sensitivity
+from accounting.errors import InvalidParameter
+from accounting.events import Stage
+from dpfedvis.kernels import Array, Kernel, squared_distances
+from dpfedvis.mechanisms.base import BaseMechanism, Local, Message, Protection, Step
+from dpfedvis.optimisers import Optimiser
+from dpfedvis.projections import clip_norms
+from dpfedvis.setting import Setting
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Moments(BaseMechanism):
+    """One release of mean and mean square: (x/τ, ‖x‖²/τ²), averaged over records clipped to norm τ.
+
+    Parameters
+    ----------
+    tau_x : float
+        τ, public.
+    """
+
+    tau_x: float = 1.0
+    name: ClassVar[str] = "moments"
+    what: ClassVar[str] = "moments"
+    stage: ClassVar[Stage] = "scale"
+
+    def __post_init__(self) -> None:
+        checks.positive("tau_x", self.tau_x)
+
+    def shape(self, setting: Setting) -> tuple[int, ...]:
+        """(m + 1,)."""
+        return (setting.features + 1,)
+
+    def sensitivity(self, setting: Setting, records: float) -> float:
+        """2/n_p, or √2/n_p under add-remove."""
+        return sensitivity.moments(records=records, adjacency=setting.adjacency)
+
+    def prepare(self, records: Array) -> Array:
+        """Clip to τ."""
+        return clip_norms(records, self.tau_x)
+
+    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+        """Compute the two means."""
+        total = local.records.sum(axis=0, dtype=np.float64) / self.tau_x
+        square = float(local.squared_norms.sum(dtype=np.float64)) / self.tau_x**2
+        return Message(np.append(total, square) / local.denominator)
+
+    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+        """Leave Y: this release moves no landmarks."""
+        return Step(Y)
+
+    def mean(self, average: Array) -> Array:
+        """Mean of the records, shape (m,)."""
+        return average[:-1] * self.tau_x
+
+    def mean_squared_distance(self, average: Array, variance: float) -> float:
+        """Mean squared distance of two records, 2(E‖x‖² − ‖E x‖²).
+
+        Parameters
+        ----------
+        average : array of shape (m + 1,)
+            What the server received.
+        variance : float
+            Variance of the noise in each of its values, which adds m·variance to ‖E x‖² and is taken off again.
+        """
+        mean, square = average[:-1], float(average[-1])
+        spread = 2 * (square - (float(mean @ mean) - variance * len(mean)))
+        # Noise may leave nothing, or less; a hundredth of what τ allows keeps γ finite.
+        return max(spread, 0.01) * self.tau_x**2
+
+
+@dataclass(frozen=True)
+class MedianDistance(BaseMechanism):
+    """The median heuristic on private records, without protection: each client's median squared distance.
+
+    Parameters
+    ----------
+    records : int
+        Most records to compare.
+    """
+
+    records: int = 1000
+    name: ClassVar[str] = "median"
+    what: ClassVar[str] = "median distance"
+    stage: ClassVar[Stage] = "scale"
+    protection: ClassVar[Protection] = "none"
+    why: ClassVar[str] = "a median of private distances, without noise"
+
+    def shape(self, setting: Setting) -> tuple[int, ...]:
+        """(1,)."""
+        return (1,)
+
+    def sensitivity(self, setting: Setting, records: float) -> None:
+        """Nothing is protected."""
+        return None
+
+    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+        """Compute the median over pairs of different records; 0 for a single one."""
+        chosen = generator.permutation(len(local.records))[: self.records]
+        records = local.records[chosen]
+        above = squared_distances(records, records)[np.triu_indices(len(records), k=1)]
+        return Message(np.array([float(np.median(above)) if above.size else 0.0]))
+
+    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+        """Leave Y: this release moves no landmarks."""
+        return Step(Y)
+
+
+def public_kernel(features: int, bounds: Bounds | None) -> Kernel:
+    """Kernel from public feature bounds: γ is one over the mean squared distance of two uniform points of the box.
+
+    That distance is m(high − low)²/6.
+    """
+    if bounds is None:
+        raise InvalidParameter("bounds", None, 'given, as (low, high), for bandwidth="public"')
+    low, high = bounds
+    return Kernel.gaussian(6 / (features * (high - low) ** 2))
+
+
+def kernel_of_distance(squared_distance: float) -> Kernel:
+    """Kernel with γ = 1/(typical squared distance)."""
+    if not squared_distance > 0:
+        raise InvalidParameter("typical squared distance", squared_distance, "above 0: do the records vary at all?")
+    return Kernel.gaussian(1 / squared_distance)

@@ -1,0 +1,70 @@
+"""Snapshots of a run: enough to go on after an interruption."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.federation.outbox import write_arrays
+from dpfedvis.kernels import Array
+from dpfedvis.optimisers import State
+
+
+class SnapshotMismatch(DpfedvisError):
+    """The folder holds another run."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """State of the server after a round.
+
+    Parameters
+    ----------
+    rounds : int
+        Rounds done.
+    landmarks : array of shape (n_y, m)
+    optimiser : dict of str to array
+    trace : array of shape (rounds, columns)
+        Numbers of each round so far.
+    """
+
+    rounds: int
+    landmarks: Array
+    optimiser: State
+    trace: Array
+
+    def write(self, path: Path, mark: str) -> None:
+        """Write to `path`, whole or not at all; `mark` tells the run."""
+        state = {f"optimiser_{name}": value for name, value in self.optimiser.items()}
+        head = {"mark": np.array(mark), "rounds": np.array(self.rounds)}
+        write_arrays(path, {**head, "landmarks": self.landmarks, "trace": self.trace, **state})
+
+    @classmethod
+    def read(cls, path: Path, mark: str) -> Snapshot | None:
+        """Return the snapshot of this run; None if there is none, an error if it is another run's."""
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as stored:
+            if str(stored["mark"]) != mark:
+                raise SnapshotMismatch(f"{path.parent} holds a run with other settings or data; choose another folder")
+            prefix = "optimiser_"
+            state = {name.removeprefix(prefix): stored[name] for name in stored.files if name.startswith(prefix)}
+            return cls(int(stored["rounds"]), stored["landmarks"], state, stored["trace"])
+
+
+def fingerprint(settings: Any, *facts: object) -> str:
+    """Hash of a dataclass of settings and of further public facts, the same for the same run."""
+    digest = hashlib.sha256()
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if isinstance(value, np.ndarray):
+            digest.update(value.tobytes())
+        else:
+            digest.update(f"{field.name}={value!r};".encode())
+    digest.update(repr(facts).encode())
+    return digest.hexdigest()

@@ -96,6 +96,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     def excess(epsilon: float) -> float:
         return gaussian_log_delta(mu, epsilon) - target
 
+    if excess(high) > 0:  # μ so large (1e15) that a is rounded off; the end of the bracket is a bound
+        return high
     return root(excess, 0.0, high)
 
 
@@ -128,12 +130,14 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     spread = math.sqrt(-2 * target)
     low = 2 * epsilon / (spread + math.sqrt(spread * spread + 2 * epsilon))
     high = 2 * low
-    while gaussian_log_delta(high, epsilon) < target:
-        low, high = high, 2 * high
 
     def excess(mu: float) -> float:
         return gaussian_log_delta(mu, epsilon) - target
 
+    if excess(low) >= 0:  # ε so large (1e30) that a is rounded off
+        return low
+    while excess(high) < 0:
+        low, high = high, 2 * high
     return root(excess, low, high)
 
 

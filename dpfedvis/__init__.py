@@ -1,0 +1,34 @@
+"""Federated t-SNE, UMAP and spectral clustering, with every upload accounted for.
+
+>>> from accounting import Budget
+>>> from dpfedvis import FederatedData, FedTSNE
+
+The estimators are imported when first used, so that the command line starts at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from accounting import UnprotectedReleaseError
+    from dpfedvis.clustering import FedSpectralClustering
+    from dpfedvis.data import FederatedData
+    from dpfedvis.maps import FedTSNE, FedUMAP
+
+_HOMES = {
+    "FedSpectralClustering": "dpfedvis.clustering",
+    "FedTSNE": "dpfedvis.maps",
+    "FedUMAP": "dpfedvis.maps",
+    "FederatedData": "dpfedvis.data",
+    "UnprotectedReleaseError": "accounting",
+}
+
+__all__ = ["FedSpectralClustering", "FedTSNE", "FedUMAP", "FederatedData", "UnprotectedReleaseError"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -8,26 +8,27 @@ Lines "l." are those of Alg. 1 in "Federated t-SNE and UMAP for Distributed Data
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from accounting import Budget, Ledger, checks
+from accounting.events import Stage
 from dpfedvis.data import FederatedData
-from dpfedvis.federation import Door, Failure, Policy, Witness, Workers
+from dpfedvis.federation import NOISE_SOURCES, Client, Door, Failure, Policy, Witness, Workers
 from dpfedvis.kernels import Array, Kernel
 from dpfedvis.mechanisms import Mechanism, mechanism
 from dpfedvis.mmd import Estimator
 from dpfedvis.optimisers import optimiser
 from dpfedvis.plan import RunPlan
 from dpfedvis.preparation import Preparation
-from dpfedvis.projections import Projection
+from dpfedvis.projections import Box, Projection
 from dpfedvis.scale import Bounds
 from dpfedvis.setting import Setting
-from dpfedvis.snapshot import Snapshot, fingerprint
+from dpfedvis.snapshot import Snapshot, claim, fingerprint
 from dpfedvis.trace import ExactObjective, Round, Slope, as_array, from_array
 
 Callback = Callable[[Round, Array], bool | None]
@@ -49,6 +50,9 @@ class FedDLResult:
     trace : tuple of Round
     failures : tuple of Failure
         Clients that gave nothing usable, and when.
+    clients : tuple of Client
+        The simulated clients, with their records: for what they release next, not for the server.
+    door : Door
     """
 
     landmarks: Array
@@ -57,6 +61,8 @@ class FedDLResult:
     ledger: Ledger
     trace: tuple[Round, ...]
     failures: tuple[Failure, ...]
+    clients: tuple[Client, ...]
+    door: Door
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,6 +102,8 @@ class FedDL:
         default uniform if there are bounds, else normal.
     share : float
         Share of μ² for the release of moments, if one is made.
+    reserve : mapping of str to (float, str)
+        Further single releases that share the budget and that the caller makes afterwards: name → (share of μ², stage).
     estimator : {"unbiased", "biased"}
     noise : {"seeded", "system", "discrete"}
     policy : {"fail", "continue"}
@@ -122,6 +130,7 @@ class FedDL:
     projection: Projection | None = None
     start: Literal["uniform", "normal", "mean"] | Array | None = None
     share: float = 0.1
+    reserve: Mapping[str, tuple[float, Stage]] = field(default_factory=dict)
     estimator: Estimator = "unbiased"
     noise: Literal["seeded", "system", "discrete"] = "seeded"
     policy: Policy = "fail"
@@ -136,6 +145,13 @@ class FedDL:
         checks.probability("share", self.share)
         checks.one_of("weights", self.weights, ("records", "equal"))
         checks.one_of("estimator", self.estimator, ("unbiased", "biased"))
+        checks.one_of("noise", self.noise, NOISE_SOURCES)
+        checks.one_of("policy", self.policy, ("fail", "continue"))
+        optimiser(self.optimiser, 1.0 if self.step_size is None else self.step_size)
+        if self.sampling_rate is not None:
+            checks.rate("sampling_rate", self.sampling_rate)
+        if self.bounds is not None:
+            Box(*self.bounds)
 
     def run(
         self,
@@ -163,22 +179,25 @@ class FedDL:
         """
         chosen = mechanism(self.mechanism)
         folder = None if checkpoint is None else Path(checkpoint)
+        # The number of workers changes no result, so that a run may go on with another.
+        mark = fingerprint(replace(self, workers=Workers()), fed.records, fed.n_features)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
+            claim(folder, mark)
         if ledger is None:
             ledger = Ledger(None if folder is None else folder / "ledger.sqlite", self.budget)
-        preparation = Preparation(self, chosen, fed, Door(ledger, witness), folder)
+        door = Door(ledger, witness)
+        preparation = Preparation(self, chosen, fed, door, folder)
         setting, Y = preparation.setting, preparation.start
         exact = ExactObjective(fed, preparation.weights, setting.kernel, self.estimator) if self.exact_trace else None
         federation = preparation.federation()
         steps = optimiser(self.optimiser, setting.step_size)
         trace: list[Round] = []
-        mark = fingerprint(self, fed.records, fed.n_features)
         snapshot = None if folder is None else Snapshot.read(folder / "snapshot.npz", mark)
         if snapshot is not None:
             Y, trace = snapshot.landmarks, from_array(snapshot.trace)
             steps.restore(snapshot.optimiser)
-        slope = Slope(trace[-1].change if trace else 0.0)
+        slope = Slope() if snapshot is None else Slope(trace[-1].change, snapshot.step)
         try:
             for s in range(len(trace) + 1, chosen.uploads(self.rounds) + 1):
                 average = federation.average(Y, s)  # l. 3–12: all clients, and the door
@@ -188,11 +207,13 @@ class FedDL:
                 slope.move(step := Y - before)
                 trace.append(Round(s, float(np.linalg.norm(step)), change, exact(Y) if exact else math.nan))
                 if folder is not None:
-                    Snapshot(s, Y, steps.state, as_array(trace)).write(folder / "snapshot.npz", mark)
+                    Snapshot(s, Y, steps.state, as_array(trace), step).write(folder / "snapshot.npz", mark)
                 answers = [callback(trace[-1], Y) for callback in callbacks]
                 if any(answers):
                     break
         finally:
             federation.close()
         failures = (*preparation.failures, *federation.failures)
-        return FedDLResult(Y, setting, preparation.plan, ledger, tuple(trace), failures)
+        return FedDLResult(
+            Y, setting, preparation.plan, ledger, tuple(trace), failures, tuple(federation.clients), door
+        )

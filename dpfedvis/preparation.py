@@ -49,13 +49,14 @@ class Preparation:
         self._outbox = None if folder is None else Outbox(folder / "outbox")
         self._adjacency: Adjacency = "replace-one" if config.budget is None else config.budget.adjacency
         self.failures: list[Failure] = []
+        extras = {Moments.what: (config.share, Moments.stage)} if self._needs_moments else {}
         self.plan: RunPlan | None = plan_run(
             config.budget,
             mechanism,
             config.rounds,
             config.sampling_rate,
             config.noise,
-            {Moments.what: (config.share, Moments.stage)} if self._needs_moments else {},
+            {**extras, **config.reserve},
         )
 
     @cached_property
@@ -119,9 +120,8 @@ class Preparation:
 
     @property
     def _needs_moments(self) -> bool:
-        return self._config.bandwidth == "moments" or (
-            isinstance(self._config.start, str) and self._config.start == "mean"
-        )
+        bandwidth, start = self._config.bandwidth, self._config.start
+        return (isinstance(bandwidth, str) and bandwidth == "moments") or (isinstance(start, str) and start == "mean")
 
     @property
     def _facts(self) -> Setting:

@@ -31,18 +31,22 @@ class Snapshot:
     optimiser : dict of str to array
     trace : array of shape (rounds, columns)
         Numbers of each round so far.
+    step : array of shape (n_y, m)
+        The last step, which the trace still needs.
     """
 
     rounds: int
     landmarks: Array
     optimiser: State
     trace: Array
+    step: Array
 
     def write(self, path: Path, mark: str) -> None:
         """Write to `path`, whole or not at all; `mark` tells the run."""
         state = {f"optimiser_{name}": value for name, value in self.optimiser.items()}
         head = {"mark": np.array(mark), "rounds": np.array(self.rounds)}
-        write_arrays(path, {**head, "landmarks": self.landmarks, "trace": self.trace, **state})
+        body = {"landmarks": self.landmarks, "trace": self.trace, "step": self.step}
+        write_arrays(path, {**head, **body, **state})
 
     @classmethod
     def read(cls, path: Path, mark: str) -> Snapshot | None:
@@ -50,11 +54,24 @@ class Snapshot:
         if not path.exists():
             return None
         with np.load(path, allow_pickle=False) as stored:
-            if str(stored["mark"]) != mark:
-                raise SnapshotMismatch(f"{path.parent} holds a run with other settings or data; choose another folder")
+            _check_mark(path, str(stored["mark"]), mark)
             prefix = "optimiser_"
             state = {name.removeprefix(prefix): stored[name] for name in stored.files if name.startswith(prefix)}
-            return cls(int(stored["rounds"]), stored["landmarks"], state, stored["trace"])
+            return cls(int(stored["rounds"]), stored["landmarks"], state, stored["trace"], stored["step"])
+
+
+def claim(folder: Path, mark: str) -> None:
+    """Make `folder` that of one run before anything is in it; an error if it is another run's."""
+    path = folder / "run.npz"
+    if not path.exists():
+        write_arrays(path, {"mark": np.array(mark)})
+    with np.load(path, allow_pickle=False) as stored:
+        _check_mark(path, str(stored["mark"]), mark)
+
+
+def _check_mark(path: Path, found: str, mark: str) -> None:
+    if found != mark:
+        raise SnapshotMismatch(f"{path.parent} holds a run with other settings or data; choose another folder")
 
 
 def fingerprint(settings: Any, *facts: object) -> str:

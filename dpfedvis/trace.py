@@ -44,9 +44,8 @@ class Slope:
     point would.
     """
 
-    def __init__(self, change: float = 0.0) -> None:
-        self.change = change
-        self._step: Array | None = None
+    def __init__(self, change: float = 0.0, step: Array | None = None) -> None:
+        self.change, self._step = change, step
 
     def see(self, gradient: Array | None) -> float:
         """Take in the gradient at the current Y; return the estimate of F(Y) − F(Y⁰)."""

@@ -14,7 +14,6 @@ from accounting.events import Event
 from accounting.quiet import quiet
 from accounting.roots import root
 
-
 _WIDEST = 30.0  # natural logarithm of the largest change of sigma that a search tries
 
 

@@ -23,6 +23,8 @@ from dpfedvis.federation.door import Upload
 from dpfedvis.federation.streams import Streams
 from dpfedvis.kernels import Array
 from dpfedvis.mechanisms import Local, Mechanism
+from dpfedvis.projections import clip_norms
+from dpfedvis.rows import Rows
 from dpfedvis.setting import Setting
 
 NOISE_SOURCES = ("seeded", "system", "discrete")
@@ -82,6 +84,7 @@ class Client:
         perturbed: Array | None = None,
     ) -> None:
         self.terms, self.mechanism, self.setting = terms, mechanism, setting
+        self._records = records
         self._streams, self._noise = streams, checks.one_of("noise", noise, NOISE_SOURCES)
         prepared = mechanism.prepare(records) if perturbed is None else perturbed
         if mechanism.protection == "home" and perturbed is None:
@@ -107,19 +110,13 @@ class Client:
         """
         index, rate, local = self.terms.index, self.setting.sampling_rate, self._local
         if rate is not None:
-            local = local.sample(rate, self._streams.generator("sample", self.mechanism.what, index, round))
+            local = local.sample(rate, self._sampler(round))
         generator = self._streams.generator("message", self.mechanism.what, index, round)
         message = self.mechanism.message(local, Y, self.setting, generator)
         if self.mechanism.protection == "upload":
             return self._protected(message.values, round)
-        common: dict[str, Any] = {
-            "what": self.mechanism.what,
-            "client": self.terms.name,
-            "round": round,
-            "stage": self.mechanism.stage,
-            "adjacency": self.setting.adjacency,
-            "trust": self.mechanism.trust,
-        }
+        place = {"round": round, "stage": self.mechanism.stage, "trust": self.mechanism.trust}
+        common = {**self._facts(self.mechanism.what), **place}
         if self.mechanism.protection == "home":
             return Upload(message.values, PostProcessing(**common, of=self._protected_event.what))
         delta = self.mechanism.sensitivity(self.setting, self.terms.denominator)
@@ -132,6 +129,31 @@ class Client:
         )
         return Upload(message.values, event)
 
+    def rows(self, rows: Rows, Y: Array, event: GaussianRelease | None, tau_x: float | None = None) -> Upload:
+        """Release a row for each record.
+
+        Parameters
+        ----------
+        rows : Rows
+        Y : array of shape (n_y, m)
+        event : GaussianRelease, optional
+            Event of the noisy release; without one the rows are exact, which is post-processing if the records were
+            perturbed at home, and unprotected otherwise.
+        tau_x : float, optional
+            Public norm that the records are clipped to first.
+        """
+        if event is not None:
+            records = self._records if tau_x is None else clip_norms(self._records, tau_x)
+            return Upload(self._noisy(rows.of(records, Y), event, 0), event)
+        if self.mechanism.protection == "home":
+            values = rows.of(self._local.records, Y)
+            return Upload(values, PostProcessing(**self._facts(rows.what), stage="release", of=self.home.event.what))
+        why = "one exact row for each record: the rows determine the records"
+        return Upload(rows.of(self._records, Y), Unprotected(**self._facts(rows.what), stage="release", why=why))
+
+    def _facts(self, what: str) -> dict[str, Any]:
+        return {"what": what, "client": self.terms.name, "adjacency": self.setting.adjacency}
+
     def _protected(self, values: Array, round: int) -> Upload:
         """Add the noise that the trust model asks of the client; under other models than `local`, weigh first."""
         event = replace(self._protected_event, round=round)
@@ -142,6 +164,12 @@ class Client:
             return Upload(weighted, event)  # the curator adds the noise
         share = replace(event, sigma=event.sigma / math.sqrt(self.terms.clients))
         return Upload(self._noisy(weighted, share, round), event)
+
+    def _sampler(self, round: int) -> np.random.Generator:
+        """Choice of a round's records: as unpredictable as the noise, since amplification needs it to be secret."""
+        if self._noise != "seeded":
+            return np.random.default_rng()
+        return self._streams.generator("sample", self.mechanism.what, self.terms.index, round)
 
     def _noisy(self, values: Array, event: GaussianRelease, round: int) -> Array:
         generator = self._streams.generator("noise", event.what, self.terms.index, round)

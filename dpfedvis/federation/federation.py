@@ -74,13 +74,14 @@ class Federation:
         self._policy = checks.one_of("policy", policy, ("fail", "continue"))
         self._weights = {term.name: term.weight for term in terms}
         workers = workers or Workers()
-        self._pool = Pool(self._clients(records), workers.count, workers.backend)
+        self.clients = self._make_clients(records)
+        self._pool = Pool(self.clients, workers.count, workers.backend)
 
-    def _clients(self, records: Sequence[Array]) -> list[Client]:
+    def _make_clients(self, records: Sequence[Array]) -> list[Client]:
         """Make the clients; records perturbed at home are accounted for now, or taken from an interrupted run."""
         at_home = self._mechanism.protection == "home"
         kept = self._outbox.find("home", 0) if self._outbox is not None and at_home else None
-        perturbed = [upload.values if isinstance(upload, Upload) else None for upload in kept or []]
+        perturbed: list[Array | None] = [upload.values for upload in kept or []]
         clients = [
             Client(own, term, self._mechanism, self._setting, self._streams, self._noise, known)
             for own, term, known in zip(records, self._terms, perturbed or [None] * len(self._terms), strict=True)
@@ -104,7 +105,29 @@ class Federation:
         -------
         array of the mechanism's shape
         """
-        answers = self._answers(Y, round)
+        shape, good = self._mechanism.shape(self._setting), self._uploads(Y, round)
+        if self._mechanism.trust != "local" and self._mechanism.protection == "upload":
+            return self._door.release_sum(good, shape, self._curate(round))
+        arrays = self._door.release(good, shape)
+        weights = np.array([self._weights[upload.event.client] for upload in good])
+        return np.average(np.stack(arrays), axis=0, weights=weights)
+
+    def close(self) -> None:
+        """Stop the workers."""
+        self._pool.close()
+
+    def _uploads(self, Y: Array, round: int) -> list[Upload]:
+        """Return what is fit for the door; kept only once it is known that the round goes on with it."""
+        what = self._mechanism.what
+        kept = None if self._outbox is None else self._outbox.find(what, round)
+        if kept is not None:
+            return [replace(upload, again=True) for upload in kept]
+        good = self._usable(self._pool.uploads(Y, round), round)
+        if self._outbox is not None:
+            self._outbox.keep(what, round, good)
+        return good
+
+    def _usable(self, answers: Sequence[Upload | Failure], round: int) -> list[Upload]:
         shape = self._mechanism.shape(self._setting)
         good: list[Upload] = []
         for answer in answers:
@@ -118,26 +141,7 @@ class Federation:
             self._judge(answer)
         if not good:
             raise ClientFailed(f"round {round}: no client gave anything usable")
-        if self._mechanism.trust != "local" and self._mechanism.protection == "upload":
-            return self._door.release_sum(good, shape, self._curate(round))
-        arrays = self._door.release(good, shape)
-        weights = np.array([self._weights[upload.event.client] for upload in good])
-        return np.average(np.stack(arrays), axis=0, weights=weights)
-
-    def close(self) -> None:
-        """Stop the workers."""
-        self._pool.close()
-
-    def _answers(self, Y: Array, round: int) -> list[Upload | Failure]:
-        what = self._mechanism.what
-        if self._outbox is None:
-            return self._pool.uploads(Y, round)
-        kept = self._outbox.find(what, round)
-        if kept is None:
-            kept = self._pool.uploads(Y, round)
-            self._outbox.keep(what, round, kept)
-            return kept
-        return [replace(upload, again=True) if isinstance(upload, Upload) else upload for upload in kept]
+        return good
 
     def _judge(self, failure: Failure) -> None:
         self.failures.append(failure)
@@ -150,5 +154,16 @@ class Federation:
         if self._mechanism.trust != "central" or event is None:
             return None
         generator = self._streams.generator("noise", event.what, "curator", round)
-        source = noise_source(self._noise, generator, event)
-        return lambda total: source.add(total, event.sigma)
+        source, outbox, name = noise_source(self._noise, generator, event), self._outbox, f"curated {event.what}"
+
+        def curate(total: Array) -> Array:
+            # Kept as well: other noise on the same sum, after an interruption, would be a second release.
+            kept = None if outbox is None else outbox.find(name, round)
+            if kept is not None:
+                return kept[0].values
+            noisy = source.add(total, event.sigma)
+            if outbox is not None:
+                outbox.keep(name, round, [Upload(noisy, event)])
+            return noisy
+
+        return curate

@@ -16,7 +16,6 @@ import numpy as np
 
 from accounting.events import from_dict
 from dpfedvis.federation.door import Upload
-from dpfedvis.federation.pool import Failure
 
 
 class Outbox:
@@ -32,17 +31,16 @@ class Outbox:
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
 
-    def keep(self, what: str, round: int, uploads: Sequence[Upload | Failure]) -> None:
+    def keep(self, what: str, round: int, uploads: Sequence[Upload]) -> None:
         """Write the uploads of a round to disk, and drop those of the rounds before it."""
-        good = [upload for upload in uploads if isinstance(upload, Upload)]
-        events = json.dumps([upload.event.to_dict() for upload in good])
-        arrays = {f"values_{i}": upload.values for i, upload in enumerate(good)}
+        events = json.dumps([upload.event.to_dict() for upload in uploads])
+        arrays = {f"values_{i}": upload.values for i, upload in enumerate(uploads)}
         write_arrays(self._path(what, round), {"events": np.array(events), **arrays})
         for path in self._folder.glob(f"{_slug(what)}-*.npz"):
             if path != self._path(what, round):
                 path.unlink()
 
-    def find(self, what: str, round: int) -> list[Upload | Failure] | None:
+    def find(self, what: str, round: int) -> list[Upload] | None:
         """Return the uploads of a round if they are kept here."""
         path = self._path(what, round)
         if not path.exists():

@@ -11,6 +11,7 @@ from dpfedvis.mechanisms.heuristic import HeuristicNoise
 from dpfedvis.mechanisms.input import InputPerturbation
 from dpfedvis.mechanisms.mean_embedding import MeanEmbedding
 from dpfedvis.mechanisms.none import NoPerturbation
+from dpfedvis.mechanisms.published import PublishedFedDL
 from dpfedvis.mechanisms.variable import VariablePerturbation
 
 MECHANISMS: dict[str, type[Mechanism]] = {
@@ -21,6 +22,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "clipped": ClippedGradientPerturbation,
     "heuristic": HeuristicNoise,
     "mean-embedding": MeanEmbedding,
+    "published": PublishedFedDL,
 }
 
 
@@ -44,6 +46,7 @@ __all__ = [
     "Mechanism",
     "Message",
     "NoPerturbation",
+    "PublishedFedDL",
     "Step",
     "VariablePerturbation",
     "mechanism",

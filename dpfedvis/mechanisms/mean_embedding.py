@@ -28,7 +28,7 @@ class MeanEmbedding(BaseMechanism):
         Steps of the server's fit.
     """
 
-    frequencies: int = 500
+    frequencies: int = 1000
     steps: int = 300
     what: ClassVar[str] = "mean embedding"
     name: ClassVar[str] = "mean-embedding"
@@ -59,11 +59,11 @@ class MeanEmbedding(BaseMechanism):
         features = self._features(setting)
         # Natural length of the kernel, spread over the coordinates.
         length = 1 / np.sqrt(2 * setting.kernel.mean_gamma * setting.features)
-        adam = Adam(step_size=1.0)
+        adam, dtype = Adam(step_size=1.0), Y.dtype
         for step in range(self.steps):
             _, gradient = features.gap(Y, average)
             Y = Y + 0.2 * length * (1 - step / self.steps) * adam.step(gradient)
-        return Step(Y.astype(np.float32, copy=False))
+        return Step(Y.astype(dtype, copy=False))
 
     def _features(self, setting: Setting) -> RandomFeatures:
         return RandomFeatures(setting.kernel, setting.features, self.frequencies, setting.public_seed)

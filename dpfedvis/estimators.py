@@ -1,0 +1,171 @@
+"""What all estimators over `FederatedData` share: learn the landmarks, then release rows through the door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from accounting import Budget, UnprotectedReleaseError, checks
+from accounting.errors import InvalidParameter
+from dpfedvis.data import FederatedData
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.feddl import FedDL, FedDLResult
+from dpfedvis.federation import Client, Streams, Terms
+from dpfedvis.kernels import Array
+from dpfedvis.mechanisms import Mechanism, mechanism
+from dpfedvis.reporting.statement import Statement, state
+from dpfedvis.rows import Rows
+
+ReleaseMode = Literal["exact", "noisy", "none"]
+
+_WAYS_OUT = (
+    "Ways out: release='noisy', which adds calibrated noise to every row; mechanism='input', which perturbs the "
+    "records themselves, so that everything after is post-processing; release='none', where each client places its "
+    "own records. Or ask for the paper's narrower claim by name: Budget(..., scope='landmarks'), with ε end to end "
+    "stated as ∞"
+)
+
+
+class ReleaseUnavailable(DpfedvisError):
+    """A way of releasing that does not exist yet."""
+
+
+class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of the estimators. `__init__` of each only stores; fitted names end in an underscore.
+
+    Attributes
+    ----------
+    landmarks_ : array of shape (n_y, m)
+    feddl_ : FedDLResult
+    ledger_ : Ledger
+    statement_ : Statement
+        What may be said about privacy, as Markdown (``str(statement_)``) and JSON.
+    """
+
+    n_landmarks: int
+    mechanism: Mechanism | str
+    budget: Budget | None
+    release: ReleaseMode
+    rounds: int
+    release_share: float
+    tau_x: float | None
+    random_state: int
+    feddl: Mapping[str, Any] | None
+
+    def _learn(self, fed: FederatedData, rows: Rows) -> FedDLResult:
+        """Run FedDL with room in the budget for the rows, if they are to be noisy."""
+        if not isinstance(fed, FederatedData):
+            raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
+        chosen = mechanism(self.mechanism)
+        self._check_release(chosen)
+        reserve = {rows.what: (checks.probability("release_share", self.release_share), "release")}
+        settings: dict[str, Any] = {
+            "landmarks": self.n_landmarks,
+            "mechanism": chosen,
+            "budget": self.budget,
+            "rounds": self.rounds,
+            "tau_x": self.tau_x,
+            "seed": self.random_state,
+            "reserve": reserve if self.release == "noisy" else {},
+            **(self.feddl or {}),
+        }
+        result = FedDL(**settings).run(fed)
+        self.feddl_, self.landmarks_, self.ledger_ = result, result.landmarks, result.ledger
+        self._clients = [client.name for client in fed.clients]
+        self._slices = fed.index.slices
+        return result
+
+    def _check_release(self, chosen: Mechanism) -> None:
+        checks.one_of("release", self.release, ("exact", "noisy", "none"))
+        budget = self.budget
+        if self.release == "none":
+            raise ReleaseUnavailable(
+                "release='none' is not available yet: clients cannot place their own records so far"
+            )
+        if (
+            self.release == "exact"
+            and budget is not None
+            and budget.scope == "end-to-end"
+            and chosen.protection != "home"
+        ):
+            raise UnprotectedReleaseError(
+                what="release='exact'",
+                why="exact rows determine the records",
+                spent=0.0,
+                budget=budget,
+                client="every client",
+                hint=_WAYS_OUT,
+            )
+        if self.release == "noisy" and (budget is None or budget.scope != "end-to-end"):
+            raise InvalidParameter("budget", budget, "given, with scope 'end-to-end', for release='noisy'")
+        if self.release == "noisy" and self.tau_x is None:
+            raise InvalidParameter(
+                "tau_x", None, "given, as a public bound on the norm of records, for release='noisy'"
+            )
+
+    def _release(self, rows: Rows, clients: list[Client] | tuple[Client, ...]) -> list[Array]:
+        """Let every client's rows through the door."""
+        result, uploads = self.feddl_, []
+        for client in clients:
+            event = None
+            if self.release == "noisy" and result.plan is not None and self.tau_x is not None:
+                delta = rows.sensitivity(self.tau_x, self.n_landmarks, result.setting.adjacency)
+                # Neighbours differ in one row, so that rounding counts for its values only.
+                event = result.plan.event(
+                    rows.what, client.terms.name, sensitivity=delta, size=rows.width(self.landmarks_)
+                )
+            upload = client.rows(rows, self.landmarks_, event, self.tau_x)
+            uploads.append(result.door.release([upload], upload.values.shape)[0])
+        return uploads
+
+    def _newcomer(self, X: Array, name: str) -> Client:
+        """Return a client that joins after the landmarks are learned: it releases rows and nothing else."""
+        result = self.feddl_
+        if name in result.ledger.clients:
+            raise InvalidParameter("name", name, "new: a client of this name has released before")
+        terms = Terms(len(result.ledger.clients), name, float(len(X)), 0.0, 1, None)
+        if mechanism(self.mechanism).protection == "home":
+            raise ReleaseUnavailable("a client cannot join after input perturbation: its records were not perturbed")
+        streams = Streams(self.random_state)
+        noise = result.plan.noise if result.plan is not None else "seeded"
+        return Client(X, terms, mechanism("none"), result.setting, streams, noise)
+
+    @property
+    def statement_(self) -> Statement:
+        """What may be said about privacy, as things stand in the ledger now."""
+        return state(self.ledger_, facts=self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        """Public facts of the run that are not in the ledger."""
+        result = self.feddl_
+        return {
+            "estimator": type(self).__name__,
+            "mechanism": mechanism(self.mechanism).name,
+            "release": self.release,
+            "clients": len(self._clients),
+            "landmarks": len(self.landmarks_),
+            "rounds": self.rounds,
+            "bandwidth": result.setting.kernel.gammas,
+            "sampling_rate": result.setting.sampling_rate,
+        }
+
+    def _by_client(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        return {name: values[part] for name, part in zip(self._clients, self._slices, strict=True)}
+
+    def fit(self, fed: FederatedData, y: None = None) -> Self:
+        """Fit to federated data; `y` is there for scikit-learn and ignored."""
+        raise NotImplementedError
+
+
+def as_new_records(X: Any, features: int) -> Array:
+    """Return records of a client that joins later, shape (n, m), float32; named errors for anything else."""
+    records = np.asarray(X, dtype=np.float32)
+    if records.ndim != 2 or records.shape[1] != features:
+        raise InvalidParameter("shape of the new records", records.shape, f"(n, {features})")
+    if not np.isfinite(records).all():
+        raise InvalidParameter("the new records", "nan or inf", "finite")
+    return records

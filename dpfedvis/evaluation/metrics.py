@@ -1,0 +1,180 @@
+"""Scores of maps and clusters. scikit-learn does the work; only the preservation of neighbours is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, pstdev
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import checks
+from accounting.errors import InvalidParameter
+from dpfedvis.distances import GramDistances
+from dpfedvis.kernels import Array
+from dpfedvis.neighbors import nearest
+
+KS = (1, 10, 50)
+
+
+@dataclass(frozen=True)
+class MapScores:
+    """Scores of one map; each is {name: (mean, standard deviation)} over repeats.
+
+    Parameters
+    ----------
+    accuracy : dict of int to (float, float)
+        CA: accuracy of a k-NN classifier in the map, 7:3 split, for each k.
+    preservation : dict of int to float
+        NPA: mean share of a record's k nearest neighbours among those that the map gives it, for each k.
+    nmi, silhouette, ari : (float, float)
+        Of k-means in the map with as many clusters as classes. The silhouette is that of the k-means labels, as in
+        the paper: it rises as clusters collapse, so read it beside NMI.
+    trustworthiness, continuity : float
+        With 10 neighbours, on a sample.
+    repeats, seed : int
+    """
+
+    accuracy: dict[int, tuple[float, float]]
+    preservation: dict[int, float]
+    nmi: tuple[float, float]
+    silhouette: tuple[float, float]
+    ari: tuple[float, float]
+    trustworthiness: float
+    continuity: float
+    repeats: int
+    seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scores, ready for JSON."""
+        return asdict(self)
+
+
+def map_scores(
+    X: Array,
+    embedding: Array,
+    y: NDArray[Any] | None,
+    *,
+    ks: Sequence[int] = KS,
+    repeats: int = 1,
+    seed: int = 0,
+    sample: int = 3000,
+) -> MapScores:
+    """Score a map.
+
+    Parameters
+    ----------
+    X : array of shape (n, m)
+        The records, in the order of the map; for evaluation only.
+    embedding : array of shape (n, 2)
+    y : array of shape (n,)
+        Classes.
+    ks : sequence of int
+    repeats : int
+        Splits of CA and starts of k-means.
+    seed : int
+    sample : int
+        Most records for the silhouette, trustworthiness and continuity, whose cost is quadratic.
+    """
+    n = len(embedding)
+    if y is None or len(np.unique(y)) < 2:
+        raise InvalidParameter("classes", 0 if y is None else len(np.unique(y)), "at least 2")
+    if not len(X) == n == len(y):
+        raise InvalidParameter("lengths of X, embedding and y", (len(X), n, len(y)), "equal")
+    checks.count("repeats", repeats)
+    ks = [k for k in ks if k < 0.7 * n - 1]
+    splits = [_accuracies(embedding, y, ks, seed + repeat) for repeat in range(repeats)]
+    clusters = [_k_means_scores(embedding, y, seed + repeat, sample) for repeat in range(repeats)]
+    chosen = np.random.default_rng(seed).permutation(n)[:sample]
+    trust, continuity = _trust(X[chosen], embedding[chosen])
+    return MapScores(
+        accuracy={k: _spread([split[k] for split in splits]) for k in ks},
+        preservation=neighbor_preservation(X, embedding, ks),
+        nmi=_spread([each[0] for each in clusters]),
+        ari=_spread([each[1] for each in clusters]),
+        silhouette=_spread([each[2] for each in clusters]),
+        trustworthiness=trust,
+        continuity=continuity,
+        repeats=repeats,
+        seed=seed,
+    )
+
+
+def neighbor_preservation(X: Array, embedding: Array, ks: Sequence[int] = KS) -> dict[int, float]:
+    """NPA: mean share of a record's k nearest neighbours that are among its k nearest in the map.
+
+    Parameters
+    ----------
+    X : array of shape (n, m)
+    embedding : array of shape (n, 2)
+    ks : sequence of int
+
+    Returns
+    -------
+    dict of int to float
+    """
+    most = max(ks)
+    true = nearest(GramDistances(_centred(X)), most, method="exact").indices
+    found = nearest(GramDistances(_centred(embedding)), most, method="exact").indices
+    return {k: _overlap(true[:, :k], found[:, :k]) for k in ks}
+
+
+def cluster_scores(y: NDArray[Any], labels: NDArray[Any]) -> dict[str, float]:
+    """NMI and ARI of a clustering against the classes."""
+    from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+    return {
+        "nmi": float(normalized_mutual_info_score(y, labels)),
+        "ari": float(adjusted_rand_score(y, labels)),
+    }
+
+
+def _centred(points: Array) -> Array:
+    # Distances far from the origin would lose digits in float32.
+    return np.asarray(points - points.mean(axis=0, dtype=np.float64), dtype=np.float32)
+
+
+def _overlap(a: NDArray[np.int64], b: NDArray[np.int64], rows: int = 4096) -> float:
+    hits = 0
+    for start in range(0, len(a), rows):
+        part = slice(start, start + rows)
+        hits += int((a[part, :, None] == b[part, None, :]).sum())
+    return hits / a.size
+
+
+def _accuracies(embedding: Array, y: NDArray[Any], ks: Sequence[int], seed: int) -> dict[int, float]:
+    from sklearn.model_selection import train_test_split
+    from sklearn.neighbors import KNeighborsClassifier
+
+    train, test = train_test_split(np.arange(len(y)), test_size=0.3, random_state=seed)
+    return {
+        k: float(KNeighborsClassifier(k).fit(embedding[train], y[train]).score(embedding[test], y[test])) for k in ks
+    }
+
+
+def _k_means_scores(embedding: Array, y: NDArray[Any], seed: int, sample: int) -> tuple[float, float, float]:
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import silhouette_score
+
+    labels = KMeans(len(np.unique(y)), n_init=10, random_state=seed).fit_predict(embedding)
+    scores = cluster_scores(y, labels)
+    size = sample if sample < len(y) else None
+    return scores["nmi"], scores["ari"], float(silhouette_score(embedding, labels, sample_size=size, random_state=seed))
+
+
+def _trust(X: Array, embedding: Array, k: int = 10) -> tuple[float, float]:
+    from sklearn.manifold import trustworthiness
+
+    k = min(k, (len(X) - 1) // 2)
+    if k < 1:
+        return float("nan"), float("nan")
+    return (
+        float(trustworthiness(X, embedding, n_neighbors=k)),
+        float(trustworthiness(embedding, X, n_neighbors=k)),
+    )
+
+
+def _spread(values: list[float]) -> tuple[float, float]:
+    return fmean(values), pstdev(values)

@@ -1,0 +1,75 @@
+"""The published experiments as their code ran them, for reproduction only; nothing in it is protected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from accounting import checks, sensitivity
+from dpfedvis.kernels import Array, squared_distances
+from dpfedvis.mechanisms.base import BaseMechanism, Local, Message, Protection, Step
+from dpfedvis.optimisers import Optimiser
+from dpfedvis.setting import Setting
+
+
+@dataclass(frozen=True)
+class PublishedFedDL(BaseMechanism):
+    """Gradient of the *largest* biased MMD over the bandwidths, on one batch, with or without the "+" noise.
+
+    Which bandwidth wins depends on the data, and no sensitivity covers a change of winner: that is why every other
+    mechanism uses the mean kernel. With `beta` the scale of the noise depends on the data as well (`HeuristicNoise`).
+
+    Parameters
+    ----------
+    batch : int
+        Records drawn, without replacement, in each round.
+    beta : float
+        β of the "+" noise; 0 for none.
+    """
+
+    batch: int = 256
+    beta: float = 0.0
+    name: ClassVar[str] = "published"
+    what: ClassVar[str] = "gradient"
+    protection: ClassVar[Protection] = "none"
+    why: ClassVar[str] = "the published protocol: largest of several MMDs, noise scaled by the gradient if any"
+
+    def __post_init__(self) -> None:
+        checks.count("batch", self.batch)
+        checks.nonnegative("beta", self.beta)
+
+    def sensitivity(self, setting: Setting, records: float) -> float:
+        """Δ by which the noise is priced: the tight one of the largest γ and a batch, no amplification."""
+        return sensitivity.gradient(
+            gamma=max(setting.kernel.gammas),
+            records=min(records, self.batch),
+            landmarks=setting.landmarks,
+            adjacency=setting.adjacency,
+        )
+
+    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+        """Compute the gradient of the winner."""
+        X = local.records[generator.permutation(len(local.records))[: self.batch]]
+        to_records, among = squared_distances(X, Y), squared_distances(Y, Y)
+        within = squared_distances(X, X)
+
+        def discrepancy(gamma: float) -> float:
+            parts = [np.exp(-gamma * each).mean(dtype=np.float64) for each in (within, to_records, among)]
+            return float(parts[0] - 2 * parts[1] + parts[2])
+
+        gamma = max(setting.kernel.gammas, key=discrepancy)
+        pull, push = np.exp(-gamma * to_records), np.exp(-gamma * among)
+        data = (pull.T @ X - pull.sum(axis=0)[:, None] * Y) / len(X)
+        landmarks = (push @ Y - push.sum(axis=0)[:, None] * Y) / len(Y)
+        values = (4 * gamma / len(Y)) * (landmarks - data)
+        scale = self.beta * float(np.std(values, dtype=np.float64))
+        if scale == 0:
+            return Message(values)
+        noisy = values + scale * generator.standard_normal(values.shape)
+        return Message(noisy.astype(values.dtype, copy=False), nominal_sigma=scale)
+
+    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+        """One step on the average gradient."""
+        return Step((Y + optimiser.step(average)).astype(Y.dtype, copy=False))

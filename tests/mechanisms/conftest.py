@@ -1,0 +1,238 @@
+"""The checker that every protected mechanism must pass, and that planted faults must not."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from accounting import Budget, PostProcessing
+from dpfedvis.callbacks import KeepLandmarks
+from dpfedvis.data import FederatedData
+from dpfedvis.feddl import FedDL
+from dpfedvis.federation import Door, Streams
+from dpfedvis.kernels import Kernel
+from dpfedvis.mechanisms import (
+    ClippedGradientPerturbation,
+    GradientPerturbation,
+    InputPerturbation,
+    MeanEmbedding,
+    VariablePerturbation,
+    mechanism,
+)
+from dpfedvis.mechanisms.base import Local
+from dpfedvis.mmd import max_clip
+
+SIZES = (20, 35, 60)
+FEATURES, LANDMARKS, ROUNDS = 6, 12, 30
+GAMMA = 0.2
+# Chance that a correct run falls outside the interval of any one estimate; some hundred estimates are made in all.
+LEVEL = 1e-10
+
+
+@dataclass
+class Passed:
+    """One thing that the server saw."""
+
+    events: tuple
+    values: np.ndarray
+
+
+def small_federation(sizes=SIZES, *, seed=5, dtype=np.float32) -> FederatedData:
+    rng = np.random.default_rng(seed)
+    return FederatedData([rng.normal(0.3 * p, 1.0, (n, FEATURES)) for p, n in enumerate(sizes)], dtype=dtype)
+
+
+def configured(chosen, *, adjacency="replace-one", **settings) -> FedDL:
+    """Return a run of one mechanism at a budget, small enough for tests."""
+    start = np.random.default_rng(3).normal(size=(LANDMARKS, FEATURES)) * 0.5
+    values = {
+        "landmarks": LANDMARKS,
+        "mechanism": chosen,
+        "budget": Budget(2.0, 1e-5, adjacency=adjacency),
+        "rounds": ROUNDS,
+        "bandwidth": GAMMA,
+        "start": start,
+        "public_records": 40 if adjacency == "add-remove" else None,
+        "seed": 11,
+    }
+    return FedDL(**{**values, **settings})
+
+
+def stated_sensitivity(chosen, setting, records):
+    """Δ of a mechanism, written out once more from the theory: single bandwidth."""
+    (gamma,), n_y = setting.kernel.gammas, setting.landmarks
+    half = 0.5 if setting.adjacency == "add-remove" else 1.0
+    tight = half * 8 * math.sqrt(gamma / (2 * math.e)) / (records * math.sqrt(n_y))
+    if isinstance(chosen, InputPerturbation):
+        return 2 * chosen.tau_x
+    if isinstance(chosen, MeanEmbedding):
+        return half * 2 / records
+    if isinstance(chosen, ClippedGradientPerturbation):
+        return half * 8 * gamma * chosen.clip * max_clip(Kernel((gamma,)), n_y) / (records * n_y)
+    if isinstance(chosen, VariablePerturbation):
+        growth = setting.step_size * 4 * gamma * (2 * math.exp(-1.5) / n_y + 1 / (n_y - 1))
+        return setting.step_size * tight * sum((1 + growth) ** q for q in range(setting.local_steps))
+    if isinstance(chosen, GradientPerturbation) and chosen.bound == "theorem":
+        if setting.adjacency == "add-remove":
+            return 4 * gamma * chosen.upsilon / (records * math.sqrt(n_y))
+        spread = (chosen.tau_x + chosen.tau_y) * (chosen.tau_x + chosen.upsilon)
+        return 8 * math.sqrt(n_y) * gamma * chosen.tau_x / (records * n_y) * (1 + 2 * gamma * spread)
+    assert isinstance(chosen, GradientPerturbation)
+    return tight
+
+
+def quiet_message(chosen, client, setting, denominator, Y, round, streams, index):
+    """What the mechanism would upload without any noise."""
+    local = Local(chosen.prepare(client.X), denominator)
+    if setting.sampling_rate is not None:
+        local = local.sample(setting.sampling_rate, streams.generator("sample", chosen.what, index, round))
+    generator = streams.generator("message", chosen.what, index, round)
+    return chosen.message(local, Y, setting, generator).values.astype(np.float64)
+
+
+def check_variance(name, standardised):
+    """The noise has the stated scale: its sum of squares is inside the chi-square interval."""
+    values = np.concatenate([np.ravel(each) for each in standardised])
+    total, count = float(values @ values), values.size
+    low, high = chi2.ppf([LEVEL / 2, 1 - LEVEL / 2], count)
+    assert low <= total <= high, f"noise of {name}: variance {total / count:.3f} of what the ledger says"
+    mean = math.sqrt(count) * float(values.mean())
+    assert abs(mean) < 6.5, f"noise of {name}: mean {mean:.2f} standard errors off"
+
+
+def check_fresh(name, standardised):
+    """The noise is drawn anew each time: the products of different draws cancel, whatever their scale."""
+    draws = np.stack([np.ravel(each) for each in standardised])
+    power = float(np.sum(draws**2))
+    if len(draws) == 1 or power < 1e-3 * draws.size:
+        return  # a single draw, or none to speak of, which is for `check_variance` to object to
+    excess = float(np.sum(draws.sum(axis=0) ** 2)) / power - 1
+    # Its standard deviation is √(2/d); the same noise in all R draws gives R − 1.
+    assert abs(excess) < 10 * math.sqrt(2 / draws.shape[1]), f"noise of {name} is not fresh: {excess:.2f}"
+
+
+def check(config: FedDL, fed: FederatedData, *, tolerance: float = 1e-6):
+    """Run once and hold what passed the door against the ledger, the theory and the budget.
+
+    Parameters
+    ----------
+    config : FedDL
+        With a mechanism that protects, one bandwidth and a given start.
+    tolerance : float
+        How far below the budget ε may end, relative.
+    """
+    chosen, seen, landmarks, home = mechanism(config.mechanism), [], KeepLandmarks(), []
+    account = Door.account
+
+    def spy(self, uploads):
+        if chosen.protection == "home" and not home:
+            home.extend(uploads)
+        return account(self, uploads)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Door, "account", spy)
+        result = config.run(
+            fed,
+            callbacks=[landmarks],
+            witness=lambda events, values: seen.append(Passed(tuple(events), values.copy())),
+        )
+    setting, names = result.setting, [client.name for client in fed.clients]
+    rate = config.sampling_rate or 1.0
+    if setting.adjacency == "add-remove":
+        denominators = [rate * config.public_records] * len(names)
+    else:
+        denominators = [rate * n for n in fed.records]
+    weights = [1 / len(names)] * len(names) if config.weights == "equal" else np.divide(denominators, sum(denominators))
+    uploads = chosen.uploads(config.rounds)
+
+    # Every upload that passed has one event, and every event one upload; records perturbed at home have one each.
+    ledger = Counter(event.to_json() for event in result.ledger.events())
+    passed = Counter(event.to_json() for each in seen for event in each.events)
+    passed.update(upload.event.to_json() for upload in home)
+    assert ledger == passed, "the ledger is not what passed the door"
+    assert set(ledger.values()) == {1}, "an event is in the ledger twice"
+    expected = Counter((name, s) for name in names for s in range(1, uploads + 1))
+    rounds = Counter((event.client, event.round) for each in seen for event in each.events)
+    assert rounds == expected, "not one event for each client and round"
+
+    # The sensitivity in the events is that of the theory, for this client's own denominator.
+    protected = {event.client: event for event in result.ledger.events() if not isinstance(event, PostProcessing)}
+    deltas = {n: stated_sensitivity(chosen, setting, d) for n, d in zip(names, denominators, strict=True)}
+    if chosen.trust != "local":
+        deltas = {name: weight * deltas[name] for name, weight in zip(names, weights, strict=True)}
+    for name in names:
+        assert protected[name].sensitivity == pytest.approx(deltas[name], rel=1e-9), f"Δ of {name}"
+        assert protected[name].trust == chosen.trust
+        assert protected[name].adjacency == setting.adjacency
+
+    # The noise that was drawn is the noise in the ledger, round by round and client by client.
+    streams, draws = Streams(config.seed), defaultdict(list)
+    if chosen.protection == "home":
+        for upload, client in zip(home, fed.clients, strict=True):
+            noise = upload.values.astype(np.float64) - chosen.prepare(client.X)
+            draws[client.name].append(noise / protected[client.name].sigma)
+    else:
+        start = config.start.astype(fed.clients[0].X.dtype)
+        starts = {1: start, **{s + 1: Y for s, Y in landmarks.kept.items()}}
+        quiet = {
+            (client.name, s): quiet_message(chosen, client, setting, denominators[p], starts[s], s, streams, p)
+            for p, client in enumerate(fed.clients)
+            for s in range(1, uploads + 1)
+        }
+        for each in seen:
+            event = each.events[0]
+            if chosen.trust == "local":
+                assert len(each.events) == 1, "more than one client in what should be one upload"
+                exact, name = quiet[event.client, event.round], event.client
+            else:
+                assert [e.client for e in each.events] == names, "not all clients are in the sum"
+                assert len({e.sigma for e in each.events}) == 1
+                pairs = zip(names, weights, strict=True)
+                exact, name = sum(w * quiet[n, event.round] for n, w in pairs), "the sum"
+            assert each.values.shape == chosen.shape(setting)
+            draws[name].append((each.values.astype(np.float64) - exact) / event.sigma)
+    for name, standardised in draws.items():
+        check_fresh(f"{name} in different rounds", standardised)
+    if len(draws) > 1 and chosen.protection != "home":
+        check_fresh("different clients", [np.concatenate(list(map(np.ravel, each))) for each in draws.values()])
+    for name, standardised in draws.items():
+        check_variance(name, standardised)
+
+    # What was spent is the budget: by the client that spends most, and never more.
+    spent = {name: result.ledger.spent(client=name) for name in names}
+    most, epsilon = max(spent.values()), config.budget.epsilon
+    assert most <= epsilon, f"ε = {most} is over the budget"
+    assert most >= epsilon * (1 - tolerance), f"ε = {most} leaves some of the budget of {epsilon}"
+    if chosen.trust == "local":
+        assert min(spent.values()) == pytest.approx(most, rel=tolerance)
+    return result
+
+
+@pytest.fixture
+def fed():
+    return small_federation()
+
+
+@pytest.fixture
+def configure():
+    return configured
+
+
+@pytest.fixture
+def verify():
+    return check
+
+
+@pytest.fixture
+def federation_of():
+    return small_federation
+
+
+@pytest.fixture
+def state_sensitivity():
+    return stated_sensitivity

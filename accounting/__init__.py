@@ -6,7 +6,7 @@ Set a budget, receive calibrated noise:
 >>> delta = sensitivity.gradient(gamma=0.005, records=4000, landmarks=500)
 >>> plan = calibrate(Budget(1.0, 1e-5), PlannedRelease("gradient", delta, count=50))
 >>> f"{plan['gradient'].sigma:.4g}"
-'7.157e-05'
+'7.155e-05'
 
 Nothing heavy is imported here; dp-accounting and Opacus are, when an accountant of theirs is first asked.
 """

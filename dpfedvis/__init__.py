@@ -8,6 +8,7 @@ The estimators are imported when first used, so that the command line starts at 
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from dpfedvis.clustering import FedSpectralClustering
     from dpfedvis.data import FederatedData
     from dpfedvis.maps import FedTSNE, FedUMAP
+
+# Idle OpenMP threads of openTSNE and scikit-learn should sleep: spinning, they take the cores from those at work.
+# Read when their library is loaded, so set before that; whoever has set it keeps it.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 _HOMES = {
     "FedSpectralClustering": "dpfedvis.clustering",

@@ -6,6 +6,7 @@ Command modules import their heavy parts when they run, so that `--help` answers
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,9 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input ends with one sentence on standard error and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Greek letters still gets its numbers
     arguments = parser().parse_args(argv)
     try:
         code: int = arguments.run(arguments)

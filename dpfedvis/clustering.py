@@ -12,6 +12,7 @@ from accounting import Budget, checks
 from accounting.errors import InvalidParameter
 from dpfedvis.data import FederatedData
 from dpfedvis.distances import KernelFactor, kernel_factor
+from dpfedvis.errors import DpfedvisError
 from dpfedvis.estimators import FederatedEstimator, ReleaseMode
 from dpfedvis.kernels import Array, Kernel, kernel_matrix
 from dpfedvis.mechanisms import Mechanism
@@ -74,6 +75,7 @@ class FedSpectralClustering(FederatedEstimator):
 
     def fit(self, fed: FederatedData, y: None = None) -> Self:
         """Learn landmarks, release kernel rows, and cluster."""
+        self._check_data(fed)
         clusters = checks.count("n_clusters", self.n_clusters)
         if clusters > fed.n_records:
             raise InvalidParameter("n_clusters", clusters, f"at most the number of records, {fed.n_records}")
@@ -112,12 +114,16 @@ def spectral_embedding(F: Array, components: int) -> Array:
     components : int
     """
     degrees = F @ F.sum(axis=0)
-    # K̂ may have negative entries; a record without any positive affinity must not blow up.
+    # K̂ may have negative entries, and a record whose affinities cancel must not blow up. Where K̂ ≥ 0, the affinity to
+    # itself is part of a record's degree, so that this changes nothing there; it makes every row of A at most 1 long.
+    degrees = np.maximum(degrees, np.einsum("ij,ij->i", F, F))
     degrees = np.maximum(degrees, 1e-6 * max(float(degrees.max()), np.finfo(np.float64).tiny))
     A = F / np.sqrt(degrees)[:, None]
     values, vectors = np.linalg.eigh(A.T @ A)
     order = np.argsort(-values)[:components]
-    kept = order[values[order] > values[order[0]] * 1e-12]
+    kept = order[values[order] > max(values[order[0]] * 1e-12, 0)]
+    if not len(kept):
+        raise DpfedvisError("every record is far from every landmark, with kernel values of 0: take a smaller gamma")
     embedding = (A @ vectors[:, kept]) / np.sqrt(values[kept]) / np.sqrt(degrees)[:, None]
     # The sign of an eigenvector means nothing; fix it, so that equal runs give equal arrays.
     signs = np.sign(embedding[np.abs(embedding).argmax(axis=0), np.arange(len(kept))])

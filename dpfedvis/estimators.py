@@ -58,8 +58,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, fed: FederatedData, rows: Rows) -> FedDLResult:
         """Run FedDL with room in the budget for the rows, if they are to be noisy."""
-        if not isinstance(fed, FederatedData):
-            raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
+        self._check_data(fed)
         chosen = mechanism(self.mechanism)
         self._check_release(chosen)
         reserve = {rows.what: (checks.probability("release_share", self.release_share), "release")}
@@ -71,13 +70,20 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
             "tau_x": self.tau_x,
             "seed": self.random_state,
             "reserve": reserve if self.release == "noisy" else {},
-            **(self.feddl or {}),
         }
-        result = FedDL(**settings).run(fed)
+        further = dict(self.feddl or {})
+        # Sensitivities and the statement rest on the estimator's own parameters: they must be the ones that hold.
+        if clash := sorted(settings.keys() & further.keys()):
+            raise InvalidParameter("feddl", clash, "without what the estimator has parameters of its own for")
+        result = FedDL(**settings, **further).run(fed)
         self.feddl_, self.landmarks_, self.ledger_ = result, result.landmarks, result.ledger
         self._clients = [client.name for client in fed.clients]
         self._slices = fed.index.slices
         return result
+
+    def _check_data(self, fed: FederatedData) -> None:
+        if not isinstance(fed, FederatedData):
+            raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
 
     def _check_release(self, chosen: Mechanism) -> None:
         checks.one_of("release", self.release, ("exact", "noisy", "none"))
@@ -166,6 +172,8 @@ def as_new_records(X: Any, features: int) -> Array:
     records = np.asarray(X, dtype=np.float32)
     if records.ndim != 2 or records.shape[1] != features:
         raise InvalidParameter("shape of the new records", records.shape, f"(n, {features})")
+    if not len(records):
+        raise InvalidParameter("number of new records", 0, "at least 1")
     if not np.isfinite(records).all():
         raise InvalidParameter("the new records", "nan or inf", "finite")
     return records

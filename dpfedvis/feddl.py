@@ -32,7 +32,7 @@ from dpfedvis.snapshot import Snapshot, claim, fingerprint
 from dpfedvis.trace import ExactObjective, Round, Slope, as_array, from_array
 
 Callback = Callable[[Round, Array], bool | None]
-Bandwidth = float | Sequence[float] | Kernel | Literal["public", "moments", "median"]
+Bandwidth = float | Sequence[float] | Kernel | Literal["public", "histogram", "moments", "median"]
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,10 @@ class FedDL:
         Needed by every mechanism that protects.
     rounds, local_steps : int
         S and Q. Only `variable` takes local steps.
-    bandwidth : float, sequence of float, Kernel, "public", "moments" or "median"
-        γ, several for the mean kernel, or where to take it from: public feature bounds, a protected release of
-        moments (needs `tau_x`), or the median heuristic, which is an unprotected release.
+    bandwidth : float, sequence of float, Kernel, "public", "histogram", "moments" or "median", optional
+        γ, several for the mean kernel, or where to take it from: public feature bounds; protected releases of a
+        histogram of scales or of moments; or the median heuristic, an unprotected release. By default public where
+        there are bounds; otherwise the histogram, or the median in a run that protects nothing.
     optimiser : {"plain", "momentum", "adam"}
     step_size : float, optional
         By default 1/L, which the kernel and n_y determine; 0.1 for Adam.
@@ -92,16 +93,17 @@ class FedDL:
     public_records : int, optional
         Public stand-in for every n_p, needed under add-remove, where n_p is private.
     bounds : (float, float), optional
-        Public range of every feature. Y starts in it, and stays in it if `projection` is not given.
+        Public range of every feature; by default that of the data. Y starts in it, and stays in it if `projection` is
+        not given.
     tau_x : float, optional
-        Public bound on the norm of records, for `moments`.
+        Public bound on the norm of records, for moments; without one they are clipped to the histogram's.
     projection : Projection, optional
         Public set that Y is kept in.
     start : "uniform", "normal", "mean" or array of shape (n_y, m), optional
-        Public random points of the box, or around 0; random points around the protected mean; or a public sample. By
-        default uniform if there are bounds, else normal.
+        Public random points of the box, or around 0; random points around the mean of the records, which is a
+        release; or a public sample. By default uniform where there are bounds, else around the mean.
     share : float
-        Share of μ² for the release of moments, if one is made.
+        Share of μ² for each of the releases of scale, if they are made.
     reserve : mapping of str to (float, str)
         Further single releases that share the budget and that the caller makes afterwards: name → (share of μ², stage).
     estimator : {"unbiased", "biased"}
@@ -119,7 +121,7 @@ class FedDL:
     budget: Budget | None = None
     rounds: int = 50
     local_steps: int = 1
-    bandwidth: Bandwidth = "public"
+    bandwidth: Bandwidth | None = None
     optimiser: str = "plain"
     step_size: float | None = None
     weights: Literal["records", "equal"] = "records"
@@ -150,8 +152,12 @@ class FedDL:
         optimiser(self.optimiser, 1.0 if self.step_size is None else self.step_size)
         if self.sampling_rate is not None:
             checks.rate("sampling_rate", self.sampling_rate)
+        if self.public_records is not None:
+            checks.count("public_records", self.public_records)
         if self.bounds is not None:
             Box(*self.bounds)
+        if isinstance(self.start, str):
+            checks.one_of("start", self.start, ("uniform", "normal", "mean"))
 
     def run(
         self,

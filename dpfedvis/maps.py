@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from openTSNE.nearest_neighbors import KNNIndex
+from sklearn.utils.validation import check_is_fitted
 
 from accounting import Budget, checks
+from accounting.errors import InvalidParameter
 from dpfedvis.data import FederatedData
 from dpfedvis.distances import (
     DistanceEstimate,
@@ -24,6 +27,9 @@ from dpfedvis.mechanisms import Mechanism
 from dpfedvis.neighbors import Method, Neighbors, nearest, nearest_to
 from dpfedvis.rows import DistanceRows, GramRows, Rows
 
+# Fewer have no spectral start in two dimensions.
+LEAST_RECORDS = 4
+
 
 class _FederatedMap(FederatedEstimator):
     """Landmarks → rows → distances → neighbours; what follows differs between t-SNE and UMAP."""
@@ -35,6 +41,9 @@ class _FederatedMap(FederatedEstimator):
 
     def fit(self, fed: FederatedData, y: None = None) -> Self:
         """Learn landmarks, release rows, and lay out the map."""
+        self._check_data(fed)
+        if fed.n_records < LEAST_RECORDS:
+            raise InvalidParameter("number of records", fed.n_records, f"at least {LEAST_RECORDS} for a map")
         rows = self._rows(0.0)
         self._learn(fed, rows)
         self.noise_ = self._noise(rows)
@@ -53,6 +62,7 @@ class _FederatedMap(FederatedEstimator):
 
     def views(self) -> dict[str, Array]:
         """Return each client's part of the map, by name."""
+        check_is_fitted(self, "embedding_")
         return self._by_client(self.embedding_)
 
     def transform(self, X: Any, name: str = "newcomer") -> Array:
@@ -69,6 +79,7 @@ class _FederatedMap(FederatedEstimator):
         -------
         array of shape (n, 2)
         """
+        check_is_fitted(self, "embedding_")
         records = as_new_records(X, self.landmarks_.shape[1])
         uploads = self._release(self._rows(self.noise_), [self._newcomer(records, name)])
         return self._place(self._represent(uploads[0]))
@@ -207,11 +218,14 @@ class FedTSNE(_FederatedMap):
         if start is None:
             start = initialization.spectral(affinities.P, random_state=self.random_state, tol=1e-2)
         self._layout = TSNE(**settings).fit(affinities=affinities, initialization=start)
+        # openTSNE's `transform` centres the map's box in place. Done here, newcomers land in the map as it is shown.
+        self._layout -= (self._layout.max(axis=0) + self._layout.min(axis=0)) / 2
         return np.array(self._layout, dtype=np.float64)
 
     def _place(self, queries: Array) -> Array:
         # Perplexity 5 and openTSNE's own schedule: its advice for new points among fixed ones.
-        return np.array(self._layout.transform(queries, perplexity=min(5.0, self.perplexity)), dtype=np.float64)
+        perplexity = min(5.0, self.perplexity, len(self.embedding_) / 3)
+        return np.array(self._layout.transform(queries, perplexity=perplexity), dtype=np.float64)
 
 
 class FedUMAP(_FederatedMap):
@@ -266,10 +280,6 @@ class FedUMAP(_FederatedMap):
         self.umap = umap
 
     def _lay_out(self, estimate: DistanceEstimate) -> Array:
-        import warnings
-
-        from umap import UMAP
-
         n = len(estimate.left)
         k = min(n - 1, checks.count("n_neighbors", self.n_neighbors))
         self.neighbors_ = nearest(estimate, k, method=self.neighbors, seed=self.random_state)
@@ -284,8 +294,11 @@ class FedUMAP(_FederatedMap):
             **(self.umap or {}),
         }
         with warnings.catch_warnings():
-            # Told that a graph without an index cannot place new records: `transform` does that without umap.
+            # Told that a graph without an index cannot place new records (`transform` does that without umap), and that
+            # a part of umap which is not used here lacks TensorFlow.
             warnings.filterwarnings("ignore", module="umap")
+            from umap import UMAP
+
             layout = UMAP(**settings, precomputed_knn=(indices, distances)).fit_transform(estimate.left)
         return np.asarray(layout, dtype=np.float64)
 

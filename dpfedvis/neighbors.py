@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -109,9 +110,13 @@ def _approximate(estimate: DistanceEstimate, k: int, seed: int, sample: int) -> 
         raise DpfedvisError("the approximate search needs coordinates: use the Gram estimate, or the exact search")
     from pynndescent import NNDescent
 
-    index = NNDescent(np.asarray(estimate.left, dtype=np.float32), n_neighbors=k + 1, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Failed to correctly find", module="pynndescent")
+        index = NNDescent(np.asarray(estimate.left, dtype=np.float32), n_neighbors=k + 1, random_state=seed)
     found, distances = index.neighbor_graph
     found, distances = _without_self(found.astype(np.int64), distances, k)
+    short = np.flatnonzero((found < 0).any(axis=1))  # it gave up on these
+    found[short], distances[short] = _search(estimate, short, k)
     chosen = np.random.default_rng(seed).permutation(len(found))[:sample]
     exact, _ = _search(estimate, chosen, k)
     hits = (found[chosen][:, :, None] == exact[:, None, :]).any(axis=2)

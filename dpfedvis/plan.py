@@ -100,7 +100,8 @@ def plan_run(
     RunPlan, or None if nothing is protected
     """
     releases = [PlannedRelease(what, 1.0, 1, share, stage=stage) for what, (share, stage) in extras.items()]
-    rest = 1 - math.fsum(share for share, _ in extras.values())
+    taken = math.fsum(share for share, _ in extras.values())
+    rest = 1 - taken
     if mechanism.protection == "upload":
         count = mechanism.uploads(rounds)
         releases.append(
@@ -109,7 +110,7 @@ def plan_run(
     elif mechanism.protection == "home":
         releases.append(PlannedRelease(HOME, 1.0, 1, rest))
     elif releases:
-        releases = [replace(release, share=release.share / (1 - rest)) for release in releases]
+        releases = [replace(release, share=release.share / taken) for release in releases]
     if not releases:
         return None
     if budget is None:

@@ -15,17 +15,25 @@ import numpy as np
 
 from accounting.budget import Adjacency
 from accounting.errors import InvalidParameter
+from accounting.events import Stage
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Door, Failure, Federation, Outbox, Streams, Terms
 from dpfedvis.kernels import Array, Kernel
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.plan import RunPlan, plan_run, terms_of_clients
 from dpfedvis.projections import Box, Everywhere, Projection
-from dpfedvis.scale import MedianDistance, Moments, kernel_of_distance, public_kernel
+from dpfedvis.scale import (
+    ExactMean,
+    MedianDistance,
+    Moments,
+    ScaleHistogram,
+    kernel_of_distance,
+    public_kernel,
+)
 from dpfedvis.setting import Setting
 
 if TYPE_CHECKING:
-    from dpfedvis.feddl import FedDL
+    from dpfedvis.feddl import Bandwidth, FedDL
 
 
 class Preparation:
@@ -49,7 +57,19 @@ class Preparation:
         self._outbox = None if folder is None else Outbox(folder / "outbox")
         self._adjacency: Adjacency = "replace-one" if config.budget is None else config.budget.adjacency
         self.failures: list[Failure] = []
-        extras = {Moments.what: (config.share, Moments.stage)} if self._needs_moments else {}
+        self._bounds = config.bounds or fed.bounds
+        # Without public bounds the scale is learned, with protection where there is any to be had.
+        self._protects = mechanism.protection != "none"
+        learned: Bandwidth = "histogram" if self._protects else "median"
+        default = learned if self._bounds is None else "public"
+        self._bandwidth: Bandwidth = default if config.bandwidth is None else config.bandwidth
+        self._start = config.start
+        if config.start is None:
+            self._start = "mean" if self._bounds is None else "uniform"
+        needed = [
+            each for each, used in ((ScaleHistogram, self._histogram_used), (Moments, self._moments_used)) if used
+        ]
+        extras: dict[str, tuple[float, Stage]] = {each.what: (config.share, each.stage) for each in needed}
         self.plan: RunPlan | None = plan_run(
             config.budget,
             mechanism,
@@ -88,30 +108,31 @@ class Preparation:
     @cached_property
     def start(self) -> Array:
         """Y⁰, shape (n_y, m), inside the projection's set."""
-        config, shape = self._config, (self._config.landmarks, self._fed.n_features)
+        start, shape = self._start, (self._config.landmarks, self._fed.n_features)
         dtype = self._fed.clients[0].X.dtype
         generator = self._streams.generator("start")
         # Spread of a point whose squared distance from the centre is one over 2γ.
         spread = 1 / math.sqrt(2 * self.setting.kernel.mean_gamma * shape[1])
-        if isinstance(config.start, np.ndarray):
-            if config.start.shape != shape or not np.isfinite(config.start).all():
-                raise InvalidParameter("shape of start", config.start.shape, f"{shape}, all finite")
-            Y = config.start
-        elif config.start == "mean":
-            Y = self._moments_release.mean(self._moments) + spread * generator.standard_normal(shape)
-        elif config.start == "normal" or (config.start is None and config.bounds is None):
+        if isinstance(start, np.ndarray):
+            if start.shape != shape or not np.isfinite(start).all():
+                raise InvalidParameter("shape of start", start.shape, f"{shape}, all finite")
+            Y = start
+        elif start == "mean":
+            mean = self._moments_release.mean(self._moments) if self._protects else self._once(ExactMean())
+            Y = mean + spread * generator.standard_normal(shape)
+        elif start == "normal":
             Y = spread * generator.standard_normal(shape)
-        elif config.start in ("uniform", None) and config.bounds is not None:
-            Y = generator.uniform(*config.bounds, shape)
+        elif start == "uniform" and self._bounds is not None:
+            Y = generator.uniform(*self._bounds, shape)
         else:
-            raise InvalidParameter("start", config.start, "uniform (with bounds), normal, mean or an array")
+            raise InvalidParameter("start", start, "uniform (with bounds), normal, mean or an array")
         return self.projection(Y.astype(dtype))
 
     @cached_property
     def projection(self) -> Projection:
         """The run's own public set, and then the mechanism's, on which its sensitivity rests."""
         config, last = self._config, self._mechanism.projection
-        first = config.projection or (Everywhere() if config.bounds is None else Box(*config.bounds))
+        first = config.projection or (Everywhere() if self._bounds is None else Box(*self._bounds))
         return lambda Y: last(first(Y))
 
     def federation(self) -> Federation:
@@ -119,9 +140,15 @@ class Preparation:
         return self._federation(self._mechanism, self.setting, self._terms(self._mechanism, self.setting))
 
     @property
-    def _needs_moments(self) -> bool:
-        bandwidth, start = self._config.bandwidth, self._config.start
-        return (isinstance(bandwidth, str) and bandwidth == "moments") or (isinstance(start, str) and start == "mean")
+    def _moments_used(self) -> bool:
+        start = isinstance(self._start, str) and self._start == "mean" and self._protects
+        return start or (isinstance(self._bandwidth, str) and self._bandwidth == "moments")
+
+    @property
+    def _histogram_used(self) -> bool:
+        """For the bandwidth, or for the norm that moments are clipped to."""
+        bandwidth = isinstance(self._bandwidth, str) and self._bandwidth == "histogram"
+        return bandwidth or (self._moments_used and self._config.tau_x is None)
 
     @property
     def _facts(self) -> Setting:
@@ -141,35 +168,45 @@ class Preparation:
         )
 
     def _kernel(self) -> Kernel:
-        bandwidth = self._config.bandwidth
+        bandwidth = self._bandwidth
         if isinstance(bandwidth, Kernel):
             return bandwidth
         if not isinstance(bandwidth, str):
             return Kernel((bandwidth,) if isinstance(bandwidth, int | float) else tuple(bandwidth))
         if bandwidth == "public":
-            return public_kernel(self._fed.n_features, self._config.bounds)
+            return public_kernel(self._fed.n_features, self._bounds)
+        if bandwidth == "histogram":
+            return kernel_of_distance(ScaleHistogram().squared_distance(self._histogram))
         if bandwidth == "moments":
             return kernel_of_distance(
-                self._moments_release.mean_squared_distance(self._moments, self._moments_variance)
+                self._moments_release.mean_squared_distance(self._moments, self._variance(self._moments_release))
             )
         if bandwidth == "median":
             return kernel_of_distance(float(self._once(MedianDistance())[0]))
-        raise InvalidParameter("bandwidth", bandwidth, "a number, several, public, moments or median")
+        raise InvalidParameter("bandwidth", bandwidth, "a number, several, public, histogram, moments or median")
 
     @cached_property
     def _moments_release(self) -> Moments:
-        if self._config.tau_x is None:
-            raise InvalidParameter("tau_x", None, "given, as a public bound on the norm of records, for moments")
-        return Moments(trust=self._mechanism.trust, tau_x=self._config.tau_x)
+        tau_x = self._config.tau_x
+        if tau_x is None:
+            noise = math.sqrt(self._variance(self._histogram_release))
+            tau_x = self._histogram_release.norm_bound(self._histogram, noise)
+        return Moments(trust=self._mechanism.trust, tau_x=tau_x)
 
     @cached_property
     def _moments(self) -> Array:
         return self._once(self._moments_release)
 
     @property
-    def _moments_variance(self) -> float:
-        """Variance of the noise in each averaged moment."""
-        release = self._moments_release
+    def _histogram_release(self) -> ScaleHistogram:
+        return ScaleHistogram(trust=self._mechanism.trust)
+
+    @cached_property
+    def _histogram(self) -> Array:
+        return self._once(self._histogram_release)
+
+    def _variance(self, release: Mechanism) -> float:
+        """Variance of the noise in each averaged value of a single release."""
         sigmas = [term.event.sigma for term in self._terms(release, self._single) if term.event is not None]
         if release.trust != "local":
             return sigmas[0] ** 2

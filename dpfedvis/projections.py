@@ -87,5 +87,5 @@ def clip_norms(X: Array, bound: float) -> Array:
     norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
     # A hair below the bound, so that rounding to the array's dtype cannot lift a row above it.
     target = bound * (1 - 4 * float(np.finfo(X.dtype).eps))
-    scale = np.where(norms > target, target / np.maximum(norms, np.finfo(np.float64).tiny), 1.0)
+    scale = target / np.maximum(norms, target)
     return X if np.all(scale == 1) else (X * scale[:, None]).astype(X.dtype, copy=False)

@@ -22,6 +22,8 @@ from dpfedvis.setting import Setting
 
 Bounds = tuple[float, float]
 
+CELLS = 128
+
 
 @dataclass(frozen=True)
 class Moments(BaseMechanism):
@@ -84,6 +86,79 @@ class Moments(BaseMechanism):
 
 
 @dataclass(frozen=True)
+class ScaleHistogram(BaseMechanism):
+    """Scale of data of which nothing is known: counts of squared distances and squared norms by powers of two.
+
+    Each client pairs its records at random and counts the pairs' squared distances, and the records' squared norms,
+    in cells [2^e, 2^{e+1}), e from −64 to 63. Replacing a record changes one pair and one norm, and each change moves
+    one count to another cell: √(2 + 2) = 2, whatever the data. Adding a record would change all pairs, so replace-one
+    only.
+    """
+
+    name: ClassVar[str] = "scale-histogram"
+    what: ClassVar[str] = "scale histogram"
+    stage: ClassVar[Stage] = "scale"
+
+    def shape(self, setting: Setting) -> tuple[int, ...]:
+        """Cells of distances, then of norms."""
+        return (2 * CELLS,)
+
+    def sensitivity(self, setting: Setting, records: float) -> float:
+        """2."""
+        if setting.adjacency != "replace-one":
+            raise InvalidParameter("bandwidth", "histogram", "given, or from public bounds, under add-remove")
+        return 2.0
+
+    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+        """Count."""
+        pairs = generator.permutation(len(local.records))[: len(local.records) // 2 * 2].reshape(-1, 2)
+        differences = local.records[pairs[:, 0]] - local.records[pairs[:, 1]]
+        return Message(np.concatenate([_octaves(np.vecdot(differences, differences)), _octaves(local.squared_norms)]))
+
+    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+        """Leave Y: this release moves no landmarks."""
+        return Step(Y)
+
+    def squared_distance(self, average: Array) -> float:
+        """Typical squared distance: the middle of the fullest cell, the lowest (equal records) left out."""
+        return float(2.0 ** (1 + int(np.argmax(average[1:CELLS])) - CELLS // 2 + 0.5))
+
+    def norm_bound(self, average: Array, noise: float) -> float:
+        """Norm that few records exceed: the upper end of the highest cell that stands out of noise this large."""
+        counts = average[CELLS:]
+        high = np.flatnonzero(counts > 4 * noise)
+        cell = int(high[-1]) if len(high) else int(np.argmax(counts))
+        return float(2.0 ** ((cell - CELLS // 2 + 1) / 2))
+
+
+@dataclass(frozen=True)
+class ExactMean(BaseMechanism):
+    """The mean of the records without protection, for runs that protect nothing."""
+
+    name: ClassVar[str] = "exact-mean"
+    what: ClassVar[str] = "mean"
+    stage: ClassVar[Stage] = "scale"
+    protection: ClassVar[Protection] = "none"
+    why: ClassVar[str] = "the exact mean of the records"
+
+    def shape(self, setting: Setting) -> tuple[int, ...]:
+        """(m,)."""
+        return (setting.features,)
+
+    def sensitivity(self, setting: Setting, records: float) -> None:
+        """Nothing is protected."""
+        return None
+
+    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+        """Compute the mean."""
+        return Message(local.records.mean(axis=0, dtype=np.float64))
+
+    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+        """Leave Y: this release moves no landmarks."""
+        return Step(Y)
+
+
+@dataclass(frozen=True)
 class MedianDistance(BaseMechanism):
     """The median heuristic on private records, without protection: each client's median squared distance.
 
@@ -118,6 +193,14 @@ class MedianDistance(BaseMechanism):
     def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
         """Leave Y: this release moves no landmarks."""
         return Step(Y)
+
+
+def _octaves(squares: Array) -> Array:
+    """Counts of values by the power of two below them, shape (CELLS,); those outside go to the nearest cell."""
+    # frexp gives a mantissa in [1/2, 1), so that 2^e ≤ value < 2^{e+1} has exponent e + 1; zero belongs at the bottom.
+    exponents = np.where(squares > 0, np.frexp(squares)[1] - 1, -CELLS)
+    cells = np.clip(exponents + CELLS // 2, 0, CELLS - 1)
+    return np.bincount(cells, minlength=CELLS).astype(np.float64)
 
 
 def public_kernel(features: int, bounds: Bounds | None) -> Kernel:

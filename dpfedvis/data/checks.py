@@ -17,6 +17,19 @@ def check_missing(missing: str) -> None:
         raise InvalidData(f"missing must be one of {', '.join(get_args(Missing))}, got {missing!r}")
 
 
+def check_bounds(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
+    """Return public feature bounds as floats; a named error unless low < high, both finite."""
+    if bounds is None:
+        return None
+    try:
+        low, high = (float(end) for end in bounds)
+    except (TypeError, ValueError):
+        raise InvalidData(f"bounds must be (low, high), got {bounds!r}") from None
+    if not -np.inf < low < high < np.inf:
+        raise InvalidData(f"bounds must be finite with low < high, got {bounds!r}")
+    return low, high
+
+
 def check_dtype(dtype: DTypeLike) -> "np.dtype[Any]":
     """Return the dtype, which must be float32 or float64."""
     found = np.dtype(dtype)

@@ -12,6 +12,7 @@ from dpfedvis.data.checks import (
     Missing,
     as_labels,
     as_matrix,
+    check_bounds,
     check_dtype,
     check_missing,
     clean,
@@ -46,6 +47,8 @@ class FederatedData:
     fill : float
         Public value: used by ``public-value``, and by ``client-mean`` for a column in which the client
         has no value at all. It must not be computed from the data.
+    bounds : (float, float), optional
+        Public range of every feature, such as (0, 1) for pixels. It must not be computed from the data.
 
     Notes
     -----
@@ -62,6 +65,7 @@ class FederatedData:
         dtype: DTypeLike = np.float32,
         missing: Missing = "refuse",
         fill: float = 0.0,
+        bounds: tuple[float, float] | None = None,
     ) -> None:
         kind = check_dtype(dtype)
         check_missing(missing)
@@ -83,6 +87,7 @@ class FederatedData:
         self._clients = tuple(clients)
         self._missing: Missing = missing
         self._index = pooled_index(self.records, np.arange(self.n_records, dtype=np.int64))
+        self._bounds = check_bounds(bounds)
 
     @classmethod
     def split(
@@ -97,6 +102,7 @@ class FederatedData:
         dtype: DTypeLike = np.float32,
         missing: Missing = "refuse",
         fill: float = 0.0,
+        bounds: tuple[float, float] | None = None,
     ) -> Self:
         """Deal one table of records to clients.
 
@@ -111,7 +117,7 @@ class FederatedData:
         seed : int or numpy.random.Generator
         groups : array of shape (n,), optional
             Rows with one value stay together at one client.
-        dtype, missing, fill
+        dtype, missing, fill, bounds
             As for `FederatedData`; missing values are filled after dealing.
 
         Returns
@@ -135,6 +141,7 @@ class FederatedData:
             dtype=dtype,
             missing=missing,
             fill=fill,
+            bounds=bounds,
         )
         fed._index = pooled_index(fed.records, np.concatenate(rows))
         return fed
@@ -175,6 +182,7 @@ class FederatedData:
             dtype=dtype,
             missing=dataset.missing,
             fill=(low + high) / 2,
+            bounds=dataset.feature_range,
         )
 
     @property
@@ -206,6 +214,11 @@ class FederatedData:
     def index(self) -> RecordIndex:
         """Slices of the pooled order, and the original row of each record."""
         return self._index
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Public range of every feature, if one was declared."""
+        return self._bounds
 
     @property
     def missing(self) -> Missing:
@@ -249,6 +262,7 @@ class FederatedData:
         clipped = object.__new__(type(self))
         clipped._clients = tuple(replace(client, X=clip_rows(client.X, tau)) for client in self._clients)
         clipped._missing = self._missing
+        clipped._bounds = self._bounds
         clipped._index = self._index
         return clipped
 

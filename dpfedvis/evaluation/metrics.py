@@ -72,6 +72,7 @@ def map_scores(
     y : array of shape (n,)
         Classes.
     ks : sequence of int
+        Those for which the training part of a split has too few records are left out.
     repeats : int
         Splits of CA and starts of k-means.
     seed : int
@@ -84,7 +85,9 @@ def map_scores(
     if not len(X) == n == len(y):
         raise InvalidParameter("lengths of X, embedding and y", (len(X), n, len(y)), "equal")
     checks.count("repeats", repeats)
-    ks = [k for k in ks if k < 0.7 * n - 1]
+    ks = [k for k in ks if checks.count("k", k) < 0.7 * n - 1]
+    if not ks:
+        raise InvalidParameter("ks", [], f"with a k that {n} records have neighbours for")
     splits = [_accuracies(embedding, y, ks, seed + repeat) for repeat in range(repeats)]
     clusters = [_k_means_scores(embedding, y, seed + repeat, sample) for repeat in range(repeats)]
     chosen = np.random.default_rng(seed).permutation(n)[:sample]
@@ -115,6 +118,10 @@ def neighbor_preservation(X: Array, embedding: Array, ks: Sequence[int] = KS) ->
     -------
     dict of int to float
     """
+    if len(X) != len(embedding):
+        raise InvalidParameter("lengths of X and embedding", (len(X), len(embedding)), "equal")
+    if not ks:
+        raise InvalidParameter("ks", list(ks), "at least one k")
     most = max(ks)
     true = nearest(GramDistances(_centred(X)), most, method="exact").indices
     found = nearest(GramDistances(_centred(embedding)), most, method="exact").indices

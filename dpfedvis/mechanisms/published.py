@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -12,6 +14,35 @@ from dpfedvis.kernels import Array, squared_distances
 from dpfedvis.mechanisms.base import BaseMechanism, Local, Message, Protection, Step
 from dpfedvis.optimisers import Optimiser
 from dpfedvis.setting import Setting
+
+
+class _Landmarks:
+    """The terms in Y alone. They are the same for all clients of a round, and cost more than a batch."""
+
+    def __init__(self, Y: Array) -> None:
+        self.Y = Y
+        self._distances = squared_distances(Y, Y)
+        self.similarity = cache(self._similarity)
+        self.push = cache(self._push)
+
+    def _similarity(self, gamma: float) -> float:
+        return float(np.exp(-gamma * self._distances).mean(dtype=np.float64))
+
+    def _push(self, gamma: float) -> Array:
+        kernel = np.exp(-gamma * self._distances)
+        push: Array = (kernel @ self.Y - kernel.sum(axis=0)[:, None] * self.Y) / len(self.Y)
+        return push
+
+
+_kept = threading.local()
+
+
+def _landmarks(Y: Array) -> _Landmarks:
+    """Return the terms in Y, kept from one client to the next while Y is the same object."""
+    if getattr(_kept, "last", None) is None or _kept.last.Y is not Y:
+        _kept.last = _Landmarks(Y)
+    last: _Landmarks = _kept.last
+    return last
 
 
 @dataclass(frozen=True)
@@ -52,18 +83,16 @@ class PublishedFedDL(BaseMechanism):
     def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
         """Compute the gradient of the winner."""
         X = local.records[generator.permutation(len(local.records))[: self.batch]]
-        to_records, among = squared_distances(X, Y), squared_distances(Y, Y)
-        within = squared_distances(X, X)
+        to_records, within, landmarks = squared_distances(X, Y), squared_distances(X, X), _landmarks(Y)
 
         def discrepancy(gamma: float) -> float:
-            parts = [np.exp(-gamma * each).mean(dtype=np.float64) for each in (within, to_records, among)]
-            return float(parts[0] - 2 * parts[1] + parts[2])
+            own, cross = (np.exp(-gamma * each).mean(dtype=np.float64) for each in (within, to_records))
+            return float(own - 2 * cross + landmarks.similarity(gamma))
 
         gamma = max(setting.kernel.gammas, key=discrepancy)
-        pull, push = np.exp(-gamma * to_records), np.exp(-gamma * among)
+        pull = np.exp(-gamma * to_records)
         data = (pull.T @ X - pull.sum(axis=0)[:, None] * Y) / len(X)
-        landmarks = (push @ Y - push.sum(axis=0)[:, None] * Y) / len(Y)
-        values = (4 * gamma / len(Y)) * (landmarks - data)
+        values = (4 * gamma / len(Y)) * (landmarks.push(gamma) - data)
         scale = self.beta * float(np.std(values, dtype=np.float64))
         if scale == 0:
             return Message(values)

@@ -221,7 +221,7 @@ def test_a_killed_process_goes_on(name, configure, fed, tmp_path):
     settings["noise"] = "seeded" if name == "gradient" else "system"
     chance, kills = random.Random(name), 0
     ledger = tmp_path / "ledger.sqlite"
-    for _ in range(3 if name == "gradient" else 2):
+    for _ in range({"gradient": 3, "system": 2, "input": 1}[name]):
         size = ledger.with_name("ledger.sqlite-wal")
         before = size.stat().st_mtime_ns if size.exists() else 0
         process = start(tmp_path, settings)

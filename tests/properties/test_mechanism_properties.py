@@ -105,7 +105,7 @@ def test_no_search_finds_more_than_delta(name, adjacency):
             point[1][:] = point[1][0]  # landmarks that coincide, where the bounds are attained
             point[2] = 2 * point[1][:1] - point[0][-1:]
         best, width = ratio(chosen, *point, setting), 0.5
-        for _ in range(80):
+        for _ in range(60):
             trial = [part + width * rng.normal(size=part.shape) * (rng.random(part.shape) < 0.5) for part in point]
             value = ratio(chosen, *trial, setting)
             if value > best:

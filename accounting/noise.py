@@ -56,7 +56,10 @@ class SeededNoise:
         """Return `values` plus N(0, sigma²)."""
         sigma = checks.positive("sigma", sigma)
         _check_floating(values)
-        return (values + sigma * self.generator.standard_normal(values.shape)).astype(values.dtype, copy=False)
+        noise = self.generator.standard_normal(values.shape, dtype=values.dtype)
+        noise *= sigma
+        noise += values
+        return noise
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ Float64 = NDArray[np.float64]
 
 # Eigenvalues below this fraction of the largest are rounding errors of squared distances in float64.
 CUTOFF = 1e-9
+_ROUNDING = float(np.finfo(np.float64).eps)
 
 
 class TooLarge(DpfedvisError):
@@ -138,7 +139,9 @@ def gram_frame(W: Array, *, noise: float = 0.0) -> GramFrame:
     return GramFrame(offset, -0.5 * vectors[:, order] / np.sqrt(values[order]))
 
 
-def nystrom_factor(W: Array, *, rank: int | None = None, ridge: float = 0.0) -> tuple[Float64, Float64]:
+def nystrom_factor(
+    W: Array, *, rank: int | None = None, ridge: float = 0.0, cutoff: float | None = None
+) -> tuple[Float64, Float64]:
     """Return (V |λ|^{−½}, signs) of the symmetric pseudo-inverse W_k⁺, or of (W + ridge·I)⁻¹.
 
     Parameters
@@ -149,6 +152,8 @@ def nystrom_factor(W: Array, *, rank: int | None = None, ridge: float = 0.0) -> 
         k: keep the eigenvalues that are largest in absolute value; by default all above rounding.
     ridge : float
         λ of the paper's W + λI.
+    cutoff : float, optional
+        Eigenvalues below this fraction of the largest are dropped; by default n_y ulps.
     """
     W = np.asarray(W, dtype=np.float64)
     values, vectors = np.linalg.eigh((W + W.T) / 2 + checks.nonnegative("ridge", ridge) * np.eye(len(W)))
@@ -156,7 +161,7 @@ def nystrom_factor(W: Array, *, rank: int | None = None, ridge: float = 0.0) -> 
     if rank is not None:
         order = order[: checks.count("rank", rank)]
     size = np.abs(values[order])
-    order = order[size > size[0] * len(W) * np.finfo(np.float64).eps]
+    order = order[size > size[0] * (len(W) * _ROUNDING if cutoff is None else cutoff)]
     return vectors[:, order] / np.sqrt(np.abs(values[order])), np.sign(values[order])
 
 
@@ -217,5 +222,7 @@ def kernel_factor(C: Array, W: Array, *, rank: int | None = None, ridge: float =
     rank, ridge
         As in `nystrom_factor`.
     """
-    matrix, signs = nystrom_factor(W, rank=rank, ridge=ridge)
+    # Nearly equal landmarks make eigenvalues of the size of their own rounding errors, whose inverses could make K̂
+    # larger than K. Without them K̂ is smaller, and the certificate stays valid.
+    matrix, signs = nystrom_factor(W, rank=rank, ridge=ridge, cutoff=CUTOFF)
     return KernelFactor(np.asarray(C, dtype=np.float64) @ matrix[:, signs > 0])

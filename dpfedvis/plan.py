@@ -145,6 +145,8 @@ def terms_of_clients(
     only Σ_p ω_p m_p is seen, which a record of client p moves by ω_p Δ_p, and its noise must do for all: σ = z max_p
     ω_p Δ_p.
     """
+    if mechanism.trust != "local" and mechanism.protection != "upload":
+        raise InvalidParameter(f"trust of {mechanism.name}", mechanism.trust, "local: there is no noise to share")
     events: list[GaussianRelease | None] = [None] * len(names)
     if plan is not None and mechanism.protection != "none":
         if mechanism.protection == "home":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accounting.budget import Adjacency
-from accounting.errors import InvalidParameter
+from accounting.errors import InvalidParameter, UnprotectedReleaseError
 from accounting.events import Stage
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Door, Failure, Federation, Outbox, Streams, Terms
@@ -66,6 +66,7 @@ class Preparation:
         self._start = config.start
         if config.start is None:
             self._start = "mean" if self._bounds is None else "uniform"
+        self._refuse_early()
         needed = [
             each for each, used in ((ScaleHistogram, self._histogram_used), (Moments, self._moments_used)) if used
         ]
@@ -78,6 +79,24 @@ class Preparation:
             config.noise,
             {**extras, **config.reserve},
         )
+
+    def _refuse_early(self) -> None:
+        """Find what cannot work before anything is released."""
+        budget, shape = self._config.budget, (self._config.landmarks, self._fed.n_features)
+        start = self._start
+        if isinstance(start, np.ndarray) and not (start.shape == shape and np.isfinite(start).all()):
+            raise InvalidParameter("shape of start", start.shape, f"{shape}, all finite")
+        if not self._protects and budget is not None and budget.covers(self._mechanism.stage):
+            raise UnprotectedReleaseError(
+                what=self._mechanism.what,
+                why=self._mechanism.why,
+                spent=0.0,
+                budget=budget,
+                client="every client",
+                hint=f"Mechanism {self._mechanism.name!r} protects nothing: leave the budget out, or choose another",
+            )
+        if self._protects and self._mechanism.protection == "upload":
+            self._mechanism.sensitivity(self._facts, self.denominators[0])
 
     @cached_property
     def denominators(self) -> list[float]:
@@ -114,8 +133,6 @@ class Preparation:
         # Spread of a point whose squared distance from the centre is one over 2γ.
         spread = 1 / math.sqrt(2 * self.setting.kernel.mean_gamma * shape[1])
         if isinstance(start, np.ndarray):
-            if start.shape != shape or not np.isfinite(start).all():
-                raise InvalidParameter("shape of start", start.shape, f"{shape}, all finite")
             Y = start
         elif start == "mean":
             mean = self._moments_release.mean(self._moments) if self._protects else self._once(ExactMean())
@@ -176,7 +193,9 @@ class Preparation:
         if bandwidth == "public":
             return public_kernel(self._fed.n_features, self._bounds)
         if bandwidth == "histogram":
-            return kernel_of_distance(ScaleHistogram().squared_distance(self._histogram))
+            release = self._histogram_release
+            noise = math.sqrt(self._variance(release))
+            return kernel_of_distance(release.squared_distance(self._histogram, noise, self._fed.n_features))
         if bandwidth == "moments":
             return kernel_of_distance(
                 self._moments_release.mean_squared_distance(self._moments, self._variance(self._moments_release))
@@ -190,7 +209,7 @@ class Preparation:
         tau_x = self._config.tau_x
         if tau_x is None:
             noise = math.sqrt(self._variance(self._histogram_release))
-            tau_x = self._histogram_release.norm_bound(self._histogram, noise)
+            tau_x = self._histogram_release.norm_bound(self._histogram, noise, self._fed.n_features)
         return Moments(trust=self._mechanism.trust, tau_x=tau_x)
 
     @cached_property

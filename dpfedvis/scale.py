@@ -23,6 +23,7 @@ from dpfedvis.setting import Setting
 Bounds = tuple[float, float]
 
 CELLS = 128
+STANDS_OUT = 5.0  # standard deviations: one false cell in 128 less than once in ten thousand runs
 
 
 @dataclass(frozen=True)
@@ -119,16 +120,22 @@ class ScaleHistogram(BaseMechanism):
         """Leave Y: this release moves no landmarks."""
         return Step(Y)
 
-    def squared_distance(self, average: Array) -> float:
-        """Typical squared distance: the middle of the fullest cell, the lowest (equal records) left out."""
-        return float(2.0 ** (1 + int(np.argmax(average[1:CELLS])) - CELLS // 2 + 0.5))
+    def squared_distance(self, average: Array, noise: float, features: int) -> float:
+        """Typical squared distance: the middle of the fullest cell, the lowest (equal records) left out.
 
-    def norm_bound(self, average: Array, noise: float) -> float:
+        Where no cell stands out of the noise, 2m: what standardised features would have.
+        """
+        cell = 1 + int(np.argmax(average[1:CELLS]))
+        if average[cell] <= STANDS_OUT * noise:
+            return 2.0 * features
+        return float(2.0 ** (cell - CELLS // 2 + 0.5))
+
+    def norm_bound(self, average: Array, noise: float, features: int) -> float:
         """Norm that few records exceed: the upper end of the highest cell that stands out of noise this large."""
-        counts = average[CELLS:]
-        high = np.flatnonzero(counts > 4 * noise)
-        cell = int(high[-1]) if len(high) else int(np.argmax(counts))
-        return float(2.0 ** ((cell - CELLS // 2 + 1) / 2))
+        high = np.flatnonzero(average[CELLS:] > STANDS_OUT * noise)
+        if len(high) == 0:
+            return float(2 * np.sqrt(features))  # standardised features, as above
+        return float(2.0 ** ((int(high[-1]) - CELLS // 2 + 1) / 2))
 
 
 @dataclass(frozen=True)

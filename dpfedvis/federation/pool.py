@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -60,7 +60,7 @@ class Pool:
             jobs = [self._executor.submit(_remote_upload, i, Y, round) for i in range(len(self._clients))]
         else:
             jobs = [self._executor.submit(_upload, client, Y, round) for client in self._clients]
-        return [job.result() for job in jobs]
+        return [_result(job, client.terms.name, round) for job, client in zip(jobs, self._clients, strict=True)]
 
     def close(self) -> None:
         """Stop the workers."""
@@ -84,6 +84,13 @@ def _upload(client: Client, Y: Array, round: int) -> Upload | Failure:
     except Exception as error:
         # Whatever a client does wrong is its own failure, for the policy of the run to judge.
         return Failure(client.terms.name, round, f"{type(error).__name__}: {error}")
+
+
+def _result(job: Future[Upload | Failure], client: str, round: int) -> Upload | Failure:
+    try:
+        return job.result()
+    except BrokenExecutor:
+        return Failure(client, round, "its worker process died")
 
 
 _adopted: list[Client] = []

@@ -198,7 +198,7 @@ from dpfedvis.feddl import FedDL
 folder, settings = sys.argv[1], json.loads(sys.argv[2])
 rng = np.random.default_rng(5)
 fed = FederatedData([rng.normal(0.3 * p, 1.0, (n, 4)) for p, n in enumerate((20, 30, 45))])
-config = FedDL(landmarks=6, bandwidth=0.2, seed=3, budget=Budget(2.0, 1e-5), **settings)
+config = FedDL(landmarks=6, bandwidth=0.2, seed=3, start="normal", budget=Budget(2.0, 1e-5), **settings)
 seen = open(folder + "/seen.txt", "a", buffering=1)
 
 

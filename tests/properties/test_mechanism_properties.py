@@ -23,7 +23,7 @@ from dpfedvis.mechanisms import (
 from dpfedvis.mechanisms.base import Local
 from dpfedvis.mmd import smoothness
 from dpfedvis.plan import plan_run, terms_of_clients
-from dpfedvis.scale import Moments
+from dpfedvis.scale import Moments, ScaleHistogram
 from dpfedvis.setting import Setting
 
 N_Y, M = 5, 3
@@ -36,9 +36,10 @@ MECHANISMS = {
     "variable": VariablePerturbation(),
     "mean-embedding": MeanEmbedding(frequencies=4),
     "moments": Moments(tau_x=1.3),
+    "scale histogram": ScaleHistogram(),
     "input": InputPerturbation(tau_x=1.3),
 }
-REPLACE_ONLY = ("variable", "input")
+REPLACE_ONLY = ("variable", "input", "scale histogram")
 CASES = [(name, "replace-one") for name in MECHANISMS]
 CASES += [(name, "add-remove") for name in MECHANISMS if name not in REPLACE_ONLY]
 # Rounding is the only way in which a difference may be above Δ. Angles of random features are computed in float32, and
@@ -114,7 +115,14 @@ def test_no_search_finds_more_than_delta(name, adjacency):
                 width = max(width * 0.97, 1e-3)
         worst = max(worst, best)
     assert worst <= SLACK[name]
-    floor = {"gradient": 0.8, "clipped": 0.9, "clipped, hardly": 0.8, "moments": 0.8, "input": 0.9}
+    floor = {
+        "gradient": 0.8,
+        "clipped": 0.9,
+        "clipped, hardly": 0.8,
+        "moments": 0.8,
+        "input": 0.9,
+        "scale histogram": 0.99,
+    }
     assert worst >= floor.get(name, 0.0), "the search is too weak to mean anything"
 
 
@@ -153,7 +161,9 @@ def test_float32_exceeds_delta_by_rounding_alone():
     assert ratio(GradientPerturbation(), X, Y, -record, setting) <= 1 + 4 * n * float(np.finfo(np.float32).eps)
 
 
-@pytest.mark.parametrize("name", ["gradient", "theorem", "clipped", "variable", "mean-embedding", "moments"])
+@pytest.mark.parametrize(
+    "name", ["gradient", "theorem", "clipped", "variable", "mean-embedding", "moments", "scale histogram"]
+)
 @pytest.mark.parametrize("trust", ["local", "aggregate", "central"])
 def test_events_of_weighted_sums_cover_every_client(name, trust):
     """Where only Σ ω_p m_p is seen, a record of client p moves it by ω_p Δ_p, which is what its event says."""

@@ -14,6 +14,8 @@ from accounting.budget import Budget
 from accounting.composition import Composition
 from accounting.errors import InvalidParameter
 from accounting.events import (
+    DISCRETE,
+    STAGES,
     DiscreteGaussianRelease,
     Event,
     GaussianRelease,
@@ -57,6 +59,9 @@ class PlannedRelease:
     stage: Stage = "landmarks"
 
     def __post_init__(self) -> None:
+        if not (isinstance(self.what, str) and self.what):
+            raise InvalidParameter("what", self.what, "a non-empty string")
+        checks.one_of("stage", self.stage, STAGES)
         checks.positive(f"sensitivity of {self.what}", self.sensitivity)
         checks.count(f"count of {self.what}", self.count)
         checks.rate(f"share of {self.what}", self.share)
@@ -98,9 +103,14 @@ class CalibratedRelease:
         round: int | None = None,
         count: int = 1,
         trust: Trust = "local",
-        noise: str = "seeded",
+        noise: str | None = None,
     ) -> Event:
-        """Return the event that accounts for `count` of these releases by one client."""
+        """Return the event that accounts for `count` of these releases by one client.
+
+        The noise source is by default ``"discrete"`` for a release on a grid, and ``"seeded"`` otherwise.
+        """
+        if noise is None:
+            noise = "seeded" if self.planned.granularity is None else DISCRETE
         values: dict[str, Any] = {
             "what": self.planned.what,
             "client": client,
@@ -132,7 +142,7 @@ class CalibratedPlan:
         for release in self.releases:
             if release.planned.what == what:
                 return release
-        raise KeyError(what)
+        raise KeyError(f"{what!r} is not among {[release.planned.what for release in self.releases]}")
 
     @property
     def composition(self) -> Composition:
@@ -207,13 +217,18 @@ def _amplified(unsampled: CalibratedPlan) -> CalibratedPlan:
 
 
 def _check(budget: Budget, releases: tuple[PlannedRelease, ...]) -> None:
-    if not releases:
-        raise InvalidParameter("plan", releases, "at least one release")
+    if not isinstance(budget, Budget):
+        raise InvalidParameter("budget", budget, "a Budget")
+    if not releases or not all(isinstance(release, PlannedRelease) for release in releases):
+        raise InvalidParameter("plan", releases, "at least one PlannedRelease")
     names = [release.what for release in releases]
     if len(set(names)) < len(names):
         raise InvalidParameter("plan", names, "made of releases with different names")
     total = math.fsum(release.share for release in releases)
     if abs(total - 1) > 1e-9:
         raise InvalidParameter("the sum of the plan's shares", total, "1")
-    if any(release.sampling_rate is not None for release in releases) and budget.adjacency != "add-remove":
+    sampled = any(release.sampling_rate is not None for release in releases)
+    if sampled and budget.unit != "record":
+        raise InvalidParameter("the budget's unit", budget.unit, "record under Poisson sampling of records")
+    if sampled and budget.adjacency != "add-remove":
         raise InvalidParameter("the budget's adjacency", budget.adjacency, "add-remove under Poisson sampling")

@@ -42,9 +42,14 @@ def rate(name: str, value: float) -> float:
 
 def count(name: str, value: int) -> int:
     """Return `value` as an int, or raise if it is not a whole number of at least one."""
-    number = _number(name, value, "a whole number of at least 1")
-    if not (math.isfinite(number) and number >= 1 and number == math.floor(number)):
-        raise InvalidParameter(name, value, "a whole number of at least 1")
+    return at_least(name, value, 1)
+
+
+def at_least(name: str, value: int, least: int) -> int:
+    """Return `value` as an int, or raise if it is not a whole number of at least `least`."""
+    number = _number(name, value, f"a whole number of at least {least}")
+    if not (math.isfinite(number) and number >= least and number == math.floor(number)):
+        raise InvalidParameter(name, value, f"a whole number of at least {least}")
     return int(number)
 
 

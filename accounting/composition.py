@@ -96,6 +96,11 @@ class Composition:
         return other
 
     @property
+    def meaning(self) -> tuple[str, str] | None:
+        """Adjacency and unit of the releases; None before the first."""
+        return self._meaning
+
+    @property
     def empty(self) -> bool:
         """Whether nothing was released."""
         return not (self.gaussian or self.discrete or self.sampled or self.unprotected)

@@ -16,6 +16,8 @@ from accounting.errors import InvalidParameter
 Trust = Literal["local", "aggregate", "central"]
 Stage = Literal["scale", "subspace", "landmarks", "density", "release"]
 
+DISCRETE = "discrete"  # the one source of noise that is accounted in another way
+
 TRUSTS: tuple[str, ...] = get_args(Trust)
 STAGES: tuple[str, ...] = get_args(Stage)
 
@@ -91,6 +93,13 @@ class GaussianRelease(Event):
         object.__setattr__(self, "count", checks.count("count", self.count))
         ratio = self.sensitivity / self.sigma
         checks.positive("count·(sensitivity/sigma)²", self.count * ratio * ratio)
+        self._check_noise()
+
+    def _check_noise(self) -> None:
+        if self.noise in ("none", DISCRETE):
+            raise InvalidParameter(
+                "noise", self.noise, f"a source of continuous Gaussian noise for a {self.kind} event"
+            )
 
     @property
     def noise_multiplier(self) -> float:
@@ -121,6 +130,8 @@ class SampledGaussianRelease(GaussianRelease):
         object.__setattr__(self, "sampling_rate", checks.rate("sampling_rate", self.sampling_rate))
         if self.adjacency != "add-remove":
             raise InvalidParameter("adjacency", self.adjacency, "add-remove under Poisson sampling")
+        if self.unit != "record":
+            raise InvalidParameter("unit", self.unit, "record under Poisson sampling of records")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +145,11 @@ class DiscreteGaussianRelease(GaussianRelease):
     kind: ClassVar[str] = "discrete-gaussian"
 
     granularity: float
+    noise: str = DISCRETE
+
+    def _check_noise(self) -> None:
+        if self.noise != DISCRETE:
+            raise InvalidParameter("noise", self.noise, f"{DISCRETE} for a {self.kind} event")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Callable
 
 from accounting.accountants import tightest
 from accounting.accountants.closed import zcdp_rho
@@ -13,6 +15,7 @@ from accounting.errors import CannotAccount
 Group = tuple[float, float]
 
 _MOST = 2**20  # releases looked ahead
+_SAFE = 1 - 1e-12
 
 
 class Gate:
@@ -26,8 +29,9 @@ class Gate:
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
-        self.gaussian_mu2 = budget.mu**2
-        self.discrete_mu2 = 2 * zcdp_rho(budget.epsilon, budget.delta)
+        # A hair to the safe side of the roots, so that what fits is not one digit over when it is computed back.
+        self.gaussian_mu2 = budget.mu**2 * _SAFE
+        self.discrete_mu2 = 2 * zcdp_rho(budget.epsilon, budget.delta) * _SAFE
         self._frontiers: list[Composition] = []
 
     def fits(self, composition: Composition, growing: Group | None = None) -> bool:
@@ -71,23 +75,29 @@ class Gate:
         )
 
     def _push_frontier(self, composition: Composition, growing: Group | None) -> bool:
-        """Check a composition and, if it fits, how many more releases of the growing group would."""
+        """Check a composition and, if it fits, how far it could go on: by the growing group alone, and as a whole.
+
+        A run repeats one release, or a cycle of several; the two ways of going on cover both.
+        """
         if not self._exactly_fits(composition):
             return False
-        extra = 0
-        if growing is not None:
-            step = 1
-            while step <= _MOST and self._exactly_fits(_extended(composition, growing, step)):
-                extra, step = step, 2 * step
-            while step - extra > 1:
-                middle = (extra + step) // 2
-                if self._exactly_fits(_extended(composition, growing, middle)):
-                    extra = middle
-                else:
-                    step = middle
-            composition = _extended(composition, growing, extra)
-        self._frontiers.append(composition.copy())
+        self._frontiers.append(self._farthest(lambda extra: _multiplied(composition, 1 + extra)))
+        if growing is not None and not (composition.mu2 == 0 and len(composition.sampled) == 1):
+            self._frontiers.append(self._farthest(lambda extra: _extended(composition, growing, extra)))
         return True
+
+    def _farthest(self, going_on: Callable[[int], Composition]) -> Composition:
+        """Return the last composition of a growing series that fits; its first one does."""
+        extra, step = 0, 1
+        while step <= _MOST and self._exactly_fits(going_on(step)):
+            extra, step = step, 2 * step
+        while step - extra > 1:
+            middle = (extra + step) // 2
+            if self._exactly_fits(going_on(middle)):
+                extra = middle
+            else:
+                step = middle
+        return going_on(extra)
 
     def _searched_room(self, composition: Composition) -> float:
         low, high = 0.0, math.sqrt(self.gaussian_mu2)
@@ -97,6 +107,15 @@ class Gate:
             trial.mu2 += middle**2
             low, high = (middle, high) if self._exactly_fits(trial) else (low, middle)
         return low
+
+
+def _multiplied(composition: Composition, factor: int) -> Composition:
+    """Return the composition with every release made `factor` times as often."""
+    other = composition.copy()
+    other.sampled = Counter({group: factor * count for group, count in composition.sampled.items()})
+    other.mu2, other.discrete_mu2 = factor * composition.mu2, factor * composition.discrete_mu2
+    other.sampled_mu2 = factor * composition.sampled_mu2
+    return other
 
 
 def _extended(composition: Composition, group: Group, extra: int) -> Composition:

@@ -23,6 +23,7 @@ from accounting.budget import Budget
 from accounting.composition import Composition, group_of
 from accounting.errors import (
     BudgetExceeded,
+    CannotAccount,
     InvalidParameter,
     LedgerCorrupted,
     LedgerError,
@@ -71,11 +72,11 @@ class Ledger:
     def read(cls, path: str | Path) -> Self:
         """Open an existing ledger for reading only; writers are not disturbed."""
         ledger = cls.__new__(cls)
-        ledger._setup(Store.open_read_only(path))
+        ledger._setup(Store.open_read_only(path), read_only=True)
         return ledger
 
-    def _setup(self, store: Store) -> None:
-        self._store = store
+    def _setup(self, store: Store, *, read_only: bool = False) -> None:
+        self._store, self._read_only = store, read_only
         self._lock = threading.RLock()
         try:
             rows = store.verify()  # first, for it vouches for the budget as well
@@ -102,6 +103,8 @@ class Ledger:
         UnprotectedReleaseError
             If an unprotected event is inside the budget's scope; nothing is written.
         """
+        if self._read_only:
+            raise LedgerError(f"{self._store.path} was opened for reading only")
         # One lock over all of it: another thread must not check against totals from before these events.
         with self._lock:
             with self._store.appending() as (missed, append):
@@ -128,35 +131,37 @@ class Ledger:
     @property
     def clients(self) -> list[str]:
         """Names of the clients that released anything."""
-        return list(self._all)
+        with self._lock:
+            self._refresh()
+            return list(self._all)
 
     def composition(self, client: str, *, end_to_end: bool = False) -> Composition:
-        """Return what one client released inside the budget's scope, or altogether."""
+        """Return what one client released inside the budget's scope, or altogether; empty for an unknown name."""
         with self._lock:
+            self._refresh()
             return (self._all if end_to_end else self._covered).get(client, Composition()).copy()
 
     def spent(self, delta: float | None = None, *, client: str | None = None, end_to_end: bool = False) -> float:
         """ε spent at `delta` (by default the budget's): of one client, or the largest over all.
 
         Clients hold disjoint records, so that nobody's ε is a sum over clients. With ``end_to_end=True`` every release
-        counts, also those that the budget's scope leaves out.
+        counts, also those that the budget's scope leaves out. A client that released nothing has spent 0.
         """
         delta = self._delta(delta)
-        names = self.clients if client is None else [client]
-        compositions = [self.composition(name, end_to_end=end_to_end) for name in names]
+        compositions = self._compositions(client, end_to_end)
         return max((tightest(each).epsilon(each, delta) for each in compositions), default=0.0)
 
     def remaining(self, client: str | None = None) -> float:
         """ε, at the budget's δ, of the largest Gaussian release that still fits: for one client, or for all of them."""
         if self._gate is None or self.budget is None:
             raise LedgerError("this ledger has no budget, so that nothing remains of it")
-        names = self.clients if client is None else [client]
-        room = min((self._gate.room(self.composition(name)) for name in names), default=self.budget.mu)
-        return gaussian_epsilon(room, self.budget.delta)
+        compositions = self._compositions(client, end_to_end=False)
+        room = min((self._gate.room(each) for each in compositions), default=self.budget.mu)
+        return min(gaussian_epsilon(room, self.budget.delta), self.budget.epsilon)
 
     def compare(self, delta: float | None = None, *, end_to_end: bool = False) -> dict[str, Reading]:
         """Let every accountant read this ledger: ε, or why it cannot say."""
-        compositions = [self.composition(client, end_to_end=end_to_end) for client in self.clients]
+        compositions = self._compositions(None, end_to_end)
         return compare(compositions, self._delta(delta), ACCOUNTANTS)
 
     def verify(self) -> int:
@@ -166,7 +171,9 @@ class Ledger:
             return len(self)
 
     def __len__(self) -> int:
-        return self._store.count
+        with self._lock:
+            self._refresh()
+            return self._store.count
 
     def close(self) -> None:
         """Close the file; everything recorded is on disk already."""
@@ -179,6 +186,19 @@ class Ledger:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _refresh(self) -> None:
+        """Take in what other processes have written meanwhile."""
+        self._absorb(self._store.news())
+
+    def _compositions(self, client: str | None, end_to_end: bool) -> list[Composition]:
+        """Return the releases of one client, or of each; all must mean the same, or no ε would cover them."""
+        names = self.clients if client is None else [client]
+        compositions = [self.composition(name, end_to_end=end_to_end) for name in names]
+        meanings = {each.meaning for each in compositions if each.meaning is not None}
+        if len(meanings) > 1:
+            raise CannotAccount(f"clients released under different adjacencies or units: {sorted(meanings)}")
+        return compositions
 
     def _delta(self, delta: float | None) -> float:
         if delta is not None:

@@ -6,7 +6,8 @@ public number. Rows are records; γ is the width of k(x, y) = exp(−γ‖x − 
 kernel k = (1/B) Σ_b k_b, whose data term is the mean of the single ones, so that its sensitivity is at most the mean
 of theirs.
 
-"Thm 6" and "Eq. 9" are those of "Federated t-SNE and UMAP for Distributed Data Visualization" (AAAI 2025).
+Where no source is named, the bound and its proof are this project's own. "Thm 6" and "Eq. 9" are those of "Federated
+t-SNE and UMAP for Distributed Data Visualization" (AAAI 2025).
 """
 
 from __future__ import annotations
@@ -229,7 +230,8 @@ def second_moment(*, clip: float, adjacency: Adjacency = "replace-one") -> float
     ‖xxᵀ‖_F = ‖x‖² ≤ C². Replacing: ‖xxᵀ − x′x′ᵀ‖²_F = ‖x‖⁴ + ‖x′‖⁴ − 2⟨x, x′⟩² ≤ 2C⁴, attained by orthogonal records.
     """
     checks.one_of("adjacency", adjacency, ADJACENCIES)
-    square = checks.positive("clip", clip) ** 2
+    clip = checks.positive("clip", clip)
+    square = checks.positive("clip²", clip * clip)
     return square if adjacency == "add-remove" else math.sqrt(2) * square
 
 
@@ -237,6 +239,18 @@ def histogram(*, adjacency: Adjacency = "replace-one") -> float:
     """Sensitivity of counts over disjoint cells: a record adds 1 to one cell; replacing moves it between two, √2."""
     checks.one_of("adjacency", adjacency, ADJACENCIES)
     return 1.0 if adjacency == "add-remove" else math.sqrt(2)
+
+
+def scale_histogram(*, adjacency: Adjacency = "replace-one") -> float:
+    """Sensitivity of two histograms: squared distances of disjoint pairs of records, and squared norms of records.
+
+    Replacing a record changes one pair and one norm, and each change moves one count from a cell to another:
+    √(2 + 2) = 2, whatever the data. Adding a record may change every pair, so replace-one only.
+    """
+    checks.one_of("adjacency", adjacency, ADJACENCIES)
+    if adjacency != "replace-one":
+        raise InvalidParameter("adjacency", adjacency, "replace-one, since a new record changes every pair")
+    return 2.0
 
 
 def _pair(one_record: float, adjacency: Adjacency) -> float:

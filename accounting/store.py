@@ -226,6 +226,17 @@ class Store:
         self._seen(new)
         return new
 
+    def news(self) -> list[Row]:
+        """Return the rows that others have written since this object last looked, checked against the chain."""
+        with self._named_errors():
+            written = self._connection.execute("SELECT count FROM ledger").fetchone()
+            if written == (self.count,):
+                return []
+            with self._transaction("DEFERRED"):
+                new = self._verified_after(self.count, self.head)
+        self._seen(new)
+        return new
+
     def _seen(self, rows: Sequence[Row]) -> None:
         if rows:
             self.count, self.head = rows[-1].sequence, rows[-1].hash

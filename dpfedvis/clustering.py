@@ -16,7 +16,7 @@ from dpfedvis.errors import DpfedvisError
 from dpfedvis.estimators import FederatedEstimator, ReleaseMode
 from dpfedvis.kernels import Array, Kernel, kernel_matrix
 from dpfedvis.mechanisms import Mechanism
-from dpfedvis.rows import KernelRows
+from dpfedvis.rows import GramRows, KernelRows
 
 
 class FedSpectralClustering(FederatedEstimator):
@@ -79,14 +79,19 @@ class FedSpectralClustering(FederatedEstimator):
         clusters = checks.count("n_clusters", self.n_clusters)
         if clusters > fed.n_records:
             raise InvalidParameter("n_clusters", clusters, f"at most the number of records, {fed.n_records}")
-        rows = KernelRows(Kernel.gaussian(self.gamma if self.gamma is not None else 1.0))
-        result = self._learn(fed, rows)
+        noisy = self.release == "noisy"
+        result = self._learn(fed, GramRows() if noisy else KernelRows(Kernel.gaussian(1.0)))
         kernel = result.setting.kernel if self.gamma is None else Kernel.gaussian(self.gamma)
-        C = np.concatenate(self._release(KernelRows(kernel), result.clients))
-        if self.release == "noisy":
-            C = np.clip(C, 0, 1)
         Y = self.landmarks_.astype(np.float64)
-        self.factor_: KernelFactor = kernel_factor(C, kernel_matrix(Y, Y, kernel), rank=self.rank, ridge=self.ridge)
+        if noisy:
+            # Coordinates carry far less noise than kernel rows at the same ε, and the kernel follows from them.
+            rows = GramRows(self._row_noise(GramRows()))
+            coordinates = np.concatenate(self._release(rows, result.clients))
+            C, W = (kernel_matrix(each, rows.of(Y, Y), kernel) for each in (coordinates, rows.of(Y, Y)))
+        else:
+            C = np.concatenate(self._release(KernelRows(kernel), result.clients))
+            W = kernel_matrix(Y, Y, kernel)
+        self.factor_: KernelFactor = kernel_factor(C, W, rank=self.rank, ridge=self.ridge)
         self.spectral_ = spectral_embedding(self.factor_.left, clusters)
         self.labels_ = _k_means(self.spectral_, clusters, self.n_init, self.random_state)
         return self

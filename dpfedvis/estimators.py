@@ -108,6 +108,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
             )
         if self.release == "noisy" and (budget is None or budget.scope != "end-to-end"):
             raise InvalidParameter("budget", budget, "given, with scope 'end-to-end', for release='noisy'")
+        if self.release == "noisy" and budget is not None and budget.adjacency != "replace-one":
+            raise InvalidParameter("adjacency", budget.adjacency, "replace-one for one row a record")
         if self.release == "noisy" and self.tau_x is None:
             raise InvalidParameter(
                 "tau_x", None, "given, as a public bound on the norm of records, for release='noisy'"
@@ -127,6 +129,14 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
             upload = client.rows(rows, self.landmarks_, event, self.tau_x)
             uploads.append(result.door.release([upload], upload.values.shape)[0])
         return uploads
+
+    def _row_noise(self, rows: Rows) -> float:
+        """Standard deviation of the noise that the rows will carry."""
+        plan = self.feddl_.plan
+        if self.release != "noisy" or plan is None or self.tau_x is None:
+            return 0.0
+        delta = rows.sensitivity(self.tau_x, self.n_landmarks, self.feddl_.setting.adjacency)
+        return plan.multipliers[rows.what].sigma * delta
 
     def _newcomer(self, X: Array, name: str) -> Client:
         """Return a client that joins after the landmarks are learned: it releases rows and nothing else."""

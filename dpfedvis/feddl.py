@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
 from accounting import Budget, Ledger, checks
+from accounting.errors import InvalidParameter
 from accounting.events import Stage
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import NOISE_SOURCES, Client, Door, Failure, Policy, Witness, Workers
@@ -78,14 +79,16 @@ class FedDL:
     budget : Budget, optional
         Needed by every mechanism that protects.
     rounds, local_steps : int
-        S and Q. Only `variable` takes local steps.
+        S and Q. Only `variable` and `local-steps` take local steps.
     bandwidth : float, sequence of float, Kernel, "public", "histogram", "moments" or "median", optional
         γ, several for the mean kernel, or where to take it from: public feature bounds; protected releases of a
         histogram of scales or of moments; or the median heuristic, an unprotected release. By default public where
         there are bounds; otherwise the histogram, or the median in a run that protects nothing.
     optimiser : {"plain", "momentum", "adam"}
+        Of the server; `mean-embedding` has its own.
     step_size : float, optional
-        By default 1/L, which the kernel and n_y determine; 0.1 for Adam.
+        Of the server and of local steps: by default 1/L, which the kernel and n_y determine. Adam's is its own, by
+        default 0.1, and leaves local steps at 1/L.
     weights : {"records", "equal"}
         ω_p = n_p/n or 1/P.
     sampling_rate : float, optional
@@ -108,12 +111,13 @@ class FedDL:
         Further single releases that share the budget and that the caller makes afterwards: name → (share of μ², stage).
     estimator : {"unbiased", "biased"}
     noise : {"seeded", "system", "discrete"}
+        Seeded noise makes a run a simulation: two runs of one seed share their noise.
     policy : {"fail", "continue"}
         What to do when a client fails.
     seed : int
     workers : Workers
     exact_trace : bool
-        Compute the exact objective after each round, past the door. It makes the run a simulation.
+        Compute the exact objective after each round, past the door; for simulations, so with seeded noise only.
     """
 
     landmarks: int = 100
@@ -142,6 +146,7 @@ class FedDL:
 
     def __post_init__(self) -> None:
         checks.count("landmarks", self.landmarks)
+        checks.at_least("seed", self.seed, 0)
         checks.count("rounds", self.rounds)
         checks.count("local_steps", self.local_steps)
         checks.probability("share", self.share)
@@ -156,8 +161,18 @@ class FedDL:
             checks.count("public_records", self.public_records)
         if self.bounds is not None:
             Box(*self.bounds)
+        if self.tau_x is not None:
+            checks.positive("tau_x", self.tau_x)
         if isinstance(self.start, str):
             checks.one_of("start", self.start, ("uniform", "normal", "mean"))
+        elif self.start is not None and not isinstance(self.start, np.ndarray):
+            raise InvalidParameter("start", type(self.start).__name__, "uniform, normal, mean or an array")
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise InvalidParameter("budget", self.budget, "a Budget, such as Budget(2, 1e-5)")
+        if self.landmarks == 1 and self.estimator == "unbiased":
+            raise InvalidParameter("landmarks", 1, "at least 2 for the unbiased estimator")
+        if self.exact_trace and self.noise != "seeded":
+            raise InvalidParameter("exact_trace", True, "False unless noise is seeded: it looks past the door")
 
     def run(
         self,
@@ -174,7 +189,7 @@ class FedDL:
         ----------
         fed : FederatedData
         ledger : Ledger, optional
-            Where to account; by default one in memory, or in the folder of the checkpoint.
+            Where to account; by default one in memory. A checkpoint has its own in its folder.
         callbacks : sequence of callables
             Called with (Round, Y) after each round; one that returns True ends the run.
         checkpoint : path-like, optional
@@ -183,10 +198,15 @@ class FedDL:
         witness : Witness, optional
             Sees what the server sees.
         """
+        if not isinstance(fed, FederatedData):
+            raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
+        if ledger is not None and checkpoint is not None:
+            raise InvalidParameter("ledger", ledger, "left out with a checkpoint, which keeps its own in its folder")
         chosen = mechanism(self.mechanism)
         folder = None if checkpoint is None else Path(checkpoint)
         # The number of workers changes no result, so that a run may go on with another.
-        mark = fingerprint(replace(self, workers=Workers()), fed.records, fed.n_features)
+        hidden = self.budget is not None and self.budget.adjacency == "add-remove"  # then every n_p is private
+        mark = fingerprint(replace(self, workers=Workers()), fed.n_clients if hidden else fed.records, fed.n_features)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             claim(folder, mark)
@@ -197,11 +217,12 @@ class FedDL:
         setting, Y = preparation.setting, preparation.start
         exact = ExactObjective(fed, preparation.weights, setting.kernel, self.estimator) if self.exact_trace else None
         federation = preparation.federation()
-        steps = optimiser(self.optimiser, setting.step_size)
+        steps = optimiser(self.optimiser, preparation.server_step)
         trace: list[Round] = []
         snapshot = None if folder is None else Snapshot.read(folder / "snapshot.npz", mark)
         if snapshot is not None:
             Y, trace = snapshot.landmarks, from_array(snapshot.trace)
+            federation.failures = [Failure(*each) for each in snapshot.failures]
             steps.restore(snapshot.optimiser)
         slope = Slope() if snapshot is None else Slope(trace[-1].change, snapshot.step)
         try:
@@ -213,13 +234,21 @@ class FedDL:
                 slope.move(step := Y - before)
                 trace.append(Round(s, float(np.linalg.norm(step)), change, exact(Y) if exact else math.nan))
                 if folder is not None:
-                    Snapshot(s, Y, steps.state, as_array(trace), step).write(folder / "snapshot.npz", mark)
+                    failures = [astuple(each) for each in federation.failures]
+                    state = Snapshot(s, Y, steps.state, as_array(trace), step, failures)
+                    state.write(folder / "snapshot.npz", mark)
                 answers = [callback(trace[-1], Y) for callback in callbacks]
                 if any(answers):
                     break
         finally:
             federation.close()
-        failures = (*preparation.failures, *federation.failures)
         return FedDLResult(
-            Y, setting, preparation.plan, ledger, tuple(trace), failures, tuple(federation.clients), door
+            Y,
+            setting,
+            preparation.plan,
+            ledger,
+            tuple(trace),
+            (*preparation.failures, *federation.failures),
+            tuple(federation.clients),
+            door,
         )

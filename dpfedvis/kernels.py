@@ -23,6 +23,7 @@ Array = npt.NDArray[np.floating[Any]]
 # Distances come from ‖x‖² + ‖y‖² − 2x·y, so γr² carries an error of a few ulp of γ(‖x‖² + ‖y‖²). In float32
 # this limit keeps that error, which is also the relative error of the kernel, at about 1e-4.
 FLOAT32_LIMIT = 1000.0
+FLOAT64_LIMIT = 1e11
 # Passes over a block of this size stay within the last-level cache, and its products suit BLAS.
 BLOCK_BYTES = 4 << 20
 MIN_BLOCK_ROWS, MAX_BLOCK_ROWS = 64, 4096
@@ -221,16 +222,41 @@ def mix_into(
             target = scratch
 
 
-def working_dtype(X: Array, Y: Array, kernel: Kernel, y_norms: Array) -> np.dtype[Any]:
-    """Return the dtype to compute in: that of the data, or float64 where float32 would lose the distances.
+@dataclass(frozen=True)
+class Frame:
+    """Where to compute in: a dtype and, far from the origin, a point to put the origin at.
 
-    Only points at about the same distance from the origin as a landmark can have a kernel that is not 0, so
-    the landmarks alone decide, and the choice tells nothing about the records.
+    Parameters
+    ----------
+    dtype : numpy.dtype
+    centre : array of shape (m,), optional
     """
-    dtype = np.result_type(X, Y)
-    if dtype == np.float32 and max(kernel.gammas) * float(y_norms.max()) > FLOAT32_LIMIT:
-        return np.dtype(np.float64)
-    return dtype
+
+    dtype: np.dtype[Any]
+    centre: Array | None
+
+    def place(self, points: Array) -> Array:
+        """Return points, shape (n, m), in this frame; the same array where nothing changes."""
+        if self.centre is None:
+            return points.astype(self.dtype, copy=False)
+        return (points - self.centre).astype(self.dtype, copy=False)
+
+
+def frame_of(X: Array, Y: Array, kernel: Kernel) -> Frame:
+    """Return a frame in which distances to the landmarks Y keep their digits, or refuse.
+
+    Only points about as far from the origin as a landmark can have a kernel that is not 0, so the landmarks alone
+    decide, and the choice tells nothing about the records. A sensitivity rests on this: where the digits are lost, a
+    record far away is taken for one close by and pulls with all its distance.
+    """
+    dtype, gamma = np.result_type(X, Y), max(kernel.gammas)
+    if gamma * float(squared_norms(Y, "landmarks").max()) <= FLOAT32_LIMIT:
+        return Frame(dtype, None)
+    centre = Y.mean(axis=0, dtype=np.float64)
+    spread = gamma * float(squared_norms(Y - centre, "landmarks").max())
+    if spread > FLOAT64_LIMIT:
+        raise InvalidPoints(f"the landmarks are too far apart for gamma = {gamma:g}: γ‖y − ȳ‖² is {spread:.3g}", spread)
+    return Frame(np.dtype(np.float64) if spread > FLOAT32_LIMIT else dtype, centre)
 
 
 def squared_distances(X: npt.ArrayLike, Y: npt.ArrayLike, out: Array | None = None) -> Array:

@@ -46,7 +46,7 @@ class _FederatedMap(FederatedEstimator):
             raise InvalidParameter("number of records", fed.n_records, f"at least {LEAST_RECORDS} for a map")
         rows = self._rows(0.0)
         self._learn(fed, rows)
-        self.noise_ = self._noise(rows)
+        self.noise_ = self._row_noise(rows)
         self._frame = self._make_frame()
         uploads = self._release(self._rows(self.noise_), self.feddl_.clients)
         left = np.concatenate([self._represent(upload) for upload in uploads])
@@ -89,14 +89,6 @@ class _FederatedMap(FederatedEstimator):
         # The Gram coordinates are projected at home when they are to carry noise; otherwise distances, as in the paper.
         noisy = self.distances == "gram" and self.release == "noisy"
         return GramRows(noise) if noisy else DistanceRows()
-
-    def _noise(self, rows: Rows) -> float:
-        """Standard deviation of the noise that the rows will carry."""
-        plan = self.feddl_.plan
-        if self.release != "noisy" or plan is None or self.tau_x is None:
-            return 0.0
-        delta = rows.sensitivity(self.tau_x, self.n_landmarks, self.feddl_.setting.adjacency)
-        return plan.multipliers[rows.what].sigma * delta
 
     def _make_frame(self) -> Any:
         Y = self.landmarks_.astype(np.float64)
@@ -215,7 +207,10 @@ class FedTSNE(_FederatedMap):
         )
         settings = {"n_jobs": self.n_jobs, "random_state": self.random_state, **(self.tsne or {})}
         start = settings.pop("initialization", None)
-        if start is None:
+        if start is None and isinstance(estimate, GramDistances) and estimate.left.shape[1] > 1:
+            start = initialization.pca(estimate.left, random_state=self.random_state)
+        elif start is None:
+            # Without two coordinates there is no PCA to start from.
             start = initialization.spectral(affinities.P, random_state=self.random_state, tol=1e-2)
         self._layout = TSNE(**settings).fit(affinities=affinities, initialization=start)
         # openTSNE's `transform` centres the map's box in place. Done here, newcomers land in the map as it is shown.

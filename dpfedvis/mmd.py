@@ -22,10 +22,10 @@ from dpfedvis.kernels import (
     block_rows,
     check_same_features,
     distances_into,
+    frame_of,
     gemm_into,
     mix_into,
     squared_norms,
-    working_dtype,
 )
 
 Estimator = Literal["unbiased", "biased"]
@@ -126,7 +126,7 @@ def data_gradient(
     Returns
     -------
     array of shape (n_y, m)
-        float32 when X and Y are, but computed in float64 when γ‖y‖² is too large for float32.
+        float32 when X and Y are, but computed in float64 where float32 would lose the distances.
     """
     return _data_gradient(X, Y, kernel, None, denominator, squared_norms, block, workspace)
 
@@ -215,8 +215,8 @@ def _data_gradient(
     X, Y = as_points(records, "records", minimum=0), as_points(landmarks, "landmarks")
     check_same_features(X, Y)
     _check_positive("denominator", denominator)
-    dtype = working_dtype(X, Y, kernel, squared_norms(Y, "landmarks"))
-    result_dtype, Y = np.result_type(X, Y), Y.astype(dtype, copy=False)
+    frame = frame_of(X, Y, kernel)
+    dtype, result_dtype, Y = frame.dtype, np.result_type(X, Y), frame.place(Y)
     y_norms = squared_norms(Y, "landmarks")
     if norms is not None and norms.shape != (len(X),):
         raise InvalidParameter("squared_norms", norms.shape, f"of shape {(len(X),)}")
@@ -228,8 +228,8 @@ def _data_gradient(
     pulls, totals = np.zeros(Y.shape, dtype), np.zeros(len(Y))
     for start in range(0, len(X), rows):
         part = slice(start, start + rows)
-        x = X[part].astype(dtype, copy=False)
-        known = norms[part] if norms is not None and norms.dtype == dtype else None
+        x = frame.place(X[part])
+        known = norms[part] if norms is not None and norms.dtype == dtype and frame.centre is None else None
         x_norms = squared_norms(x, "records", known=known, first_row=start)
         distances = workspace.block(0, len(x), len(Y), dtype)
         distances_into(x, x_norms, Y, y_norms, distances)
@@ -257,13 +257,14 @@ def _weights(distances: Array, kernel: Kernel, clip: float | None, workspace: Wo
 
 def _kernel_sum(X: Array, Y: Array, kernel: Kernel, *, symmetric: bool) -> float:
     """Sum k over all pairs of rows, in tiles; when `symmetric`, X is Y and a row with itself is left out."""
-    dtype = working_dtype(X, Y, kernel, squared_norms(Y))
+    frame = frame_of(X, Y, kernel)
+    dtype = frame.dtype
     tile = block_rows(max(len(X), len(Y)), 1024, dtype.itemsize)
     workspace, total = Workspace(), 0.0
     for i in range(0, len(X), tile):
-        x = X[i : i + tile].astype(dtype, copy=False)
+        x = frame.place(X[i : i + tile])
         for j in range(i if symmetric else 0, len(Y), tile):
-            y = Y[j : j + tile].astype(dtype, copy=False)
+            y = frame.place(Y[j : j + tile])
             distances, values, scratch = (workspace.block(k, len(x), len(y), dtype) for k in range(3))
             distances_into(x, squared_norms(x), y, squared_norms(y), distances)
             mix_into(distances, kernel.gammas, kernel.value_coefficients, values, scratch)

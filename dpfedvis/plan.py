@@ -14,8 +14,9 @@ from accounting import (
     InvalidParameter,
     PlannedRelease,
     calibrate,
+    checks,
 )
-from accounting.events import Stage, Trust
+from accounting.events import STAGES, Stage, Trust
 from accounting.noise import grid_for
 from dpfedvis.federation.client import Terms
 from dpfedvis.mechanisms import Mechanism
@@ -99,9 +100,12 @@ def plan_run(
     -------
     RunPlan, or None if nothing is protected
     """
+    for _, stage in extras.values():
+        checks.one_of("stage", stage, STAGES)
     releases = [PlannedRelease(what, 1.0, 1, share, stage=stage) for what, (share, stage) in extras.items()]
-    taken = math.fsum(share for share, _ in extras.values())
-    rest = 1 - taken
+    rest = 1 - math.fsum(share for share, _ in extras.values())
+    if rest <= 0:
+        raise InvalidParameter(f"the shares of {', '.join(extras)}", 1 - rest, "below 1 together")
     if mechanism.protection == "upload":
         count = mechanism.uploads(rounds)
         releases.append(
@@ -110,11 +114,13 @@ def plan_run(
     elif mechanism.protection == "home":
         releases.append(PlannedRelease(HOME, 1.0, 1, rest))
     elif releases:
-        releases = [replace(release, share=release.share / taken) for release in releases]
+        raise InvalidParameter("mechanism", mechanism.name, f"one that protects, for {', '.join(extras)}")
     if not releases:
         return None
     if budget is None:
-        raise InvalidParameter("budget", None, f"given for {', '.join(release.what for release in releases)}")
+        raise InvalidParameter("budget", None, f"given: mechanism {mechanism.name!r} protects what it uploads")
+    if budget.unit != "record":
+        raise InvalidParameter("unit of the budget", budget.unit, "record: the sensitivities here are for one record")
     if noise == "discrete":
         releases = [replace(release, granularity=1.0) for release in releases]
     return RunPlan(calibrate(budget, releases), noise)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cached_property
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,7 +96,15 @@ class Preparation:
                 client="every client",
                 hint=f"Mechanism {self._mechanism.name!r} protects nothing: leave the budget out, or choose another",
             )
-        if self._protects and self._mechanism.protection == "upload":
+        if isinstance(start, str) and start == "uniform" and self._bounds is None:
+            raise InvalidParameter("start", start, "normal, mean or an array without public bounds")
+        if self._config.local_steps > 1 and not self._mechanism.local_steps:
+            raise InvalidParameter("local_steps", self._config.local_steps, f"1 for {self._mechanism.name!r}")
+        if budget is not None and self._fed.missing == "client-mean" and any(self._fed.imputed):
+            raise InvalidParameter(
+                "missing", self._fed.missing, "public-value under a budget: filled means tie records to each other"
+            )
+        if self._protects:
             self._mechanism.sensitivity(self._facts, self.denominators[0])
 
     @cached_property
@@ -117,12 +126,19 @@ class Preparation:
 
     @cached_property
     def setting(self) -> Setting:
-        """Public facts of the run. Finding the kernel may release moments or medians."""
+        """Public facts of the run. Finding the kernel may release a histogram, moments or medians."""
         config = self._config
         setting = replace(self._facts, kernel=self._kernel())
-        if config.step_size is not None:
-            return replace(setting, step_size=config.step_size)
-        return replace(setting, step_size=0.1 if config.optimiser == "adam" else 1 / setting.smoothness)
+        if config.step_size is None or config.optimiser == "adam":
+            return replace(setting, step_size=1 / setting.smoothness)
+        return replace(setting, step_size=config.step_size)
+
+    @property
+    def server_step(self) -> float:
+        """Step size of the server's optimiser."""
+        if self._config.optimiser == "adam":
+            return 0.1 if self._config.step_size is None else self._config.step_size
+        return self.setting.step_size
 
     @cached_property
     def start(self) -> Array:
@@ -189,7 +205,7 @@ class Preparation:
         if isinstance(bandwidth, Kernel):
             return bandwidth
         if not isinstance(bandwidth, str):
-            return Kernel((bandwidth,) if isinstance(bandwidth, int | float) else tuple(bandwidth))
+            return Kernel((float(bandwidth),) if isinstance(bandwidth, Real) else tuple(bandwidth))  # type: ignore[arg-type]
         if bandwidth == "public":
             return public_kernel(self._fed.n_features, self._bounds)
         if bandwidth == "histogram":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
 
 import numpy as np
 
@@ -42,9 +42,12 @@ class RandomFeatures:
         checks.count("features", self.features)
         checks.count("frequencies", self.frequencies)
 
-    @cached_property
+    @property
     def matrix(self) -> Array:
         """W, shape (m, K), float32."""
+        return _frequencies(self)
+
+    def _draw(self) -> Array:
         generator = np.random.default_rng([self.seed, 0x52464621])
         gammas = np.resize(np.asarray(self.kernel.gammas), self.frequencies)
         normal = generator.standard_normal((self.features, self.frequencies))
@@ -78,3 +81,9 @@ class RandomFeatures:
         pull = cosine * u_sin - sine * u_cos
         gradient = (2 / (len(Y) * root)) * (pull @ self.matrix.T)
         return float(difference @ difference), gradient
+
+
+@lru_cache(maxsize=4)
+def _frequencies(features: RandomFeatures) -> Array:
+    """Return W, kept between the clients of a round, who all need the same one."""
+    return features._draw()

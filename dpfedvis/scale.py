@@ -27,7 +27,18 @@ STANDS_OUT = 5.0  # standard deviations: one false cell in 128 less than once in
 
 
 @dataclass(frozen=True)
-class Moments(BaseMechanism):
+class ScaleRelease(BaseMechanism):
+    """A single release before the first round, about the data's size and place."""
+
+    stage: ClassVar[Stage] = "scale"
+
+    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+        """Leave Y: it moves no landmarks."""
+        return Step(Y)
+
+
+@dataclass(frozen=True)
+class Moments(ScaleRelease):
     """One release of mean and mean square: (x/τ, ‖x‖²/τ²), averaged over records clipped to norm τ.
 
     Parameters
@@ -39,9 +50,9 @@ class Moments(BaseMechanism):
     tau_x: float = 1.0
     name: ClassVar[str] = "moments"
     what: ClassVar[str] = "moments"
-    stage: ClassVar[Stage] = "scale"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.positive("tau_x", self.tau_x)
 
     def shape(self, setting: Setting) -> tuple[int, ...]:
@@ -61,10 +72,6 @@ class Moments(BaseMechanism):
         total = local.records.sum(axis=0, dtype=np.float64) / self.tau_x
         square = float(local.squared_norms.sum(dtype=np.float64)) / self.tau_x**2
         return Message(np.append(total, square) / local.denominator)
-
-    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
-        """Leave Y: this release moves no landmarks."""
-        return Step(Y)
 
     def mean(self, average: Array) -> Array:
         """Mean of the records, shape (m,)."""
@@ -87,18 +94,15 @@ class Moments(BaseMechanism):
 
 
 @dataclass(frozen=True)
-class ScaleHistogram(BaseMechanism):
+class ScaleHistogram(ScaleRelease):
     """Scale of data of which nothing is known: counts of squared distances and squared norms by powers of two.
 
-    Each client pairs its records at random and counts the pairs' squared distances, and the records' squared norms,
-    in cells [2^e, 2^{e+1}), e from −64 to 63. Replacing a record changes one pair and one norm, and each change moves
-    one count to another cell: √(2 + 2) = 2, whatever the data. Adding a record would change all pairs, so replace-one
-    only.
+    Each client pairs its records at random and counts the pairs' squared distances, and the records' squared norms, in
+    cells [2^e, 2^{e+1}), e from −64 to 63. No bound on the data is needed.
     """
 
     name: ClassVar[str] = "scale-histogram"
     what: ClassVar[str] = "scale histogram"
-    stage: ClassVar[Stage] = "scale"
 
     def shape(self, setting: Setting) -> tuple[int, ...]:
         """Cells of distances, then of norms."""
@@ -106,19 +110,13 @@ class ScaleHistogram(BaseMechanism):
 
     def sensitivity(self, setting: Setting, records: float) -> float:
         """2."""
-        if setting.adjacency != "replace-one":
-            raise InvalidParameter("bandwidth", "histogram", "given, or from public bounds, under add-remove")
-        return 2.0
+        return sensitivity.scale_histogram(adjacency=setting.adjacency)
 
     def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
         """Count."""
         pairs = generator.permutation(len(local.records))[: len(local.records) // 2 * 2].reshape(-1, 2)
         differences = local.records[pairs[:, 0]] - local.records[pairs[:, 1]]
         return Message(np.concatenate([_octaves(np.vecdot(differences, differences)), _octaves(local.squared_norms)]))
-
-    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
-        """Leave Y: this release moves no landmarks."""
-        return Step(Y)
 
     def squared_distance(self, average: Array, noise: float, features: int) -> float:
         """Typical squared distance: the middle of the fullest cell, the lowest (equal records) left out.
@@ -139,12 +137,11 @@ class ScaleHistogram(BaseMechanism):
 
 
 @dataclass(frozen=True)
-class ExactMean(BaseMechanism):
+class ExactMean(ScaleRelease):
     """The mean of the records without protection, for runs that protect nothing."""
 
     name: ClassVar[str] = "exact-mean"
     what: ClassVar[str] = "mean"
-    stage: ClassVar[Stage] = "scale"
     protection: ClassVar[Protection] = "none"
     why: ClassVar[str] = "the exact mean of the records"
 
@@ -160,13 +157,9 @@ class ExactMean(BaseMechanism):
         """Compute the mean."""
         return Message(local.records.mean(axis=0, dtype=np.float64))
 
-    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
-        """Leave Y: this release moves no landmarks."""
-        return Step(Y)
-
 
 @dataclass(frozen=True)
-class MedianDistance(BaseMechanism):
+class MedianDistance(ScaleRelease):
     """The median heuristic on private records, without protection: each client's median squared distance.
 
     Parameters
@@ -178,7 +171,6 @@ class MedianDistance(BaseMechanism):
     records: int = 1000
     name: ClassVar[str] = "median"
     what: ClassVar[str] = "median distance"
-    stage: ClassVar[Stage] = "scale"
     protection: ClassVar[Protection] = "none"
     why: ClassVar[str] = "a median of private distances, without noise"
 
@@ -196,10 +188,6 @@ class MedianDistance(BaseMechanism):
         records = local.records[chosen]
         above = squared_distances(records, records)[np.triu_indices(len(records), k=1)]
         return Message(np.array([float(np.median(above)) if above.size else 0.0]))
-
-    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
-        """Leave Y: this release moves no landmarks."""
-        return Step(Y)
 
 
 def _octaves(squares: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ class Snapshot:
         Numbers of each round so far.
     step : array of shape (n_y, m)
         The last step, which the trace still needs.
+    failures : list of (str, int, str)
+        Clients that failed so far: name, round and reason.
     """
 
     rounds: int
@@ -40,12 +43,14 @@ class Snapshot:
     optimiser: State
     trace: Array
     step: Array
+    failures: list[tuple[str, int, str]]
 
     def write(self, path: Path, mark: str) -> None:
         """Write to `path`, whole or not at all; `mark` tells the run."""
         state = {f"optimiser_{name}": value for name, value in self.optimiser.items()}
         head = {"mark": np.array(mark), "rounds": np.array(self.rounds)}
         body = {"landmarks": self.landmarks, "trace": self.trace, "step": self.step}
+        body["failures"] = np.array(json.dumps(self.failures))
         write_arrays(path, {**head, **body, **state})
 
     @classmethod
@@ -57,7 +62,11 @@ class Snapshot:
             _check_mark(path, str(stored["mark"]), mark)
             prefix = "optimiser_"
             state = {name.removeprefix(prefix): stored[name] for name in stored.files if name.startswith(prefix)}
-            return cls(int(stored["rounds"]), stored["landmarks"], state, stored["trace"], stored["step"])
+            failures = [
+                (str(client), int(round), str(why)) for client, round, why in json.loads(str(stored["failures"]))
+            ]
+            rounds, landmarks = int(stored["rounds"]), stored["landmarks"]
+            return cls(rounds, landmarks, state, stored["trace"], stored["step"], failures)
 
 
 def claim(folder: Path, mark: str) -> None:
@@ -71,7 +80,9 @@ def claim(folder: Path, mark: str) -> None:
 
 def _check_mark(path: Path, found: str, mark: str) -> None:
     if found != mark:
-        raise SnapshotMismatch(f"{path.parent} holds a run with other settings or data; choose another folder")
+        raise SnapshotMismatch(
+            f"{path.parent} holds a run with other settings, clients or features; choose another folder"
+        )
 
 
 def fingerprint(settings: Any, *facts: object) -> str:

@@ -235,7 +235,7 @@ VARIABLE = [*GRADIENT, "--mechanism", "variable"]
         ([*GRADIENT, "--delta", "0"], "delta"),
         ([*GRADIENT, "--delta", "1"], "delta"),
         ([*GRADIENT, "--delta", "nan"], "delta"),
-        ([*GRADIENT, "--rounds", "0"], "count"),
+        ([*GRADIENT, "--rounds", "0"], "--rounds"),
         ([*GRADIENT, "--rounds", "2.5"], "rounds"),
         ([*GRADIENT, "--records", "0"], "records"),
         ([*GRADIENT, "--landmarks", "0"], "landmarks"),
@@ -244,7 +244,7 @@ VARIABLE = [*GRADIENT, "--mechanism", "variable"]
         ([*GRADIENT, "--gamma", "0.1,-2"], "gamma"),
         ([*GRADIENT, "--mechanism", "magic"], "magic"),
         ([*GRADIENT, "--adjacency", "swap"], "swap"),
-        ([*GRADIENT, "--bound", "theorem"], "tau_x"),
+        ([*GRADIENT, "--bound", "theorem"], "--tau-x and --tau-y and --upsilon"),
         ([*GRADIENT, "--bound", "loose"], "loose"),
         ([*GRADIENT, "--accountants", "gdp,abacus"], "abacus"),
         ([*GRADIENT, "--accountants", ""], "accountants"),
@@ -255,7 +255,7 @@ VARIABLE = [*GRADIENT, "--mechanism", "variable"]
         ([*GRADIENT, "--mechanism", "input"], "tau-x"),
         ([*GRADIENT, "--mechanism", "input", "--tau-x", "1", "--adjacency", "add-remove"], "adjacency"),
         ([*GRADIENT, "--mechanism", "clipped"], "clip"),
-        ([*GRADIENT, "--mechanism", "second-moment", "--clip", "1e300"], "too large or too small"),
+        ([*GRADIENT, "--mechanism", "second-moment", "--clip", "1e300"], "clip²"),
         ([*VARIABLE, "--gamma", "0"], "gamma"),
         ([*VARIABLE, "--landmarks", "0"], "landmarks"),
         ([*VARIABLE, "--step-size", "0"], "step_size"),
@@ -308,3 +308,19 @@ def test_help_names_every_option() -> None:
     shown = run("calibrate", "--help").stdout
     for option in ("--tau-x", "--tau-y", "--upsilon", "--sampling-rate", "--adjacency", "--bound", "--json"):
         assert option in shown
+
+
+def test_rounds_count_for_one_shot_releases_too() -> None:
+    once, often = (
+        json.loads(called("calibrate", "--epsilon", "1", "--delta", "1e-5", "--mechanism", "input", "--tau-x", "1", "--json",
+                          "--accountants", "gdp", *more).stdout)
+        for more in ([], ["--rounds", "50"])
+    )  # fmt: skip
+    assert (once["rounds"], often["rounds"]) == (1, 50)
+    assert often["sigma"] == pytest.approx(50**0.5 * once["sigma"])
+
+
+def test_variable_is_not_calibrated_for_samples_whose_size_its_sensitivity_does_not_cover() -> None:
+    done = called(*GRADIENT, "--mechanism", "variable", "--sampling-rate", "0.05")
+    assert done.returncode == 2
+    assert "variable" in done.stderr

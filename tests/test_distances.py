@@ -19,6 +19,7 @@ from dpfedvis.distances import (
     nystrom_factor,
 )
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.kernels import gaussian_kernel
 from dpfedvis.rows import GramRows
 
 
@@ -61,12 +62,13 @@ def test_coordinates_are_the_same_in_float32():
     np.testing.assert_allclose(estimate.block(coordinates[:7]), cdist(X[:7], X), rtol=1e-4, atol=5e-3)
 
 
-def test_small_distances_survive_far_from_the_origin():
-    """Squares in float32 would lose them: 1000² has an ulp of 0.06."""
+def test_small_distances_survive_among_far_landmarks():
+    """Squares in float32 would lose them."""
     X, Y = points(seed=3)
-    X, Y = 0.1 * X + 1000.0, 0.1 * Y + 1000.0
+    Y = 10 * Y
+    X = Y.mean(axis=0) + 1e-3 * X
     coordinates = gram_frame(cdist(Y, Y)).coordinates(cdist(X, Y))
-    np.testing.assert_allclose(cdist(coordinates, coordinates), cdist(X, X), atol=1e-6)
+    np.testing.assert_allclose(cdist(coordinates, coordinates), cdist(X, X), rtol=1e-5, atol=1e-12)
 
 
 def test_gram_is_a_projection_when_they_do_not():
@@ -278,6 +280,18 @@ def test_the_certificate_grows_as_the_rank_falls():
     certificates = [kernel_factor(C, W, rank=rank).certificate for rank in (30, 20, 10, 5, 1)]
     assert certificates == sorted(certificates)
     assert kernel_factor(C, W, ridge=0.1).certificate > certificates[0]
+
+
+@pytest.mark.parametrize("apart", [1e-9, 1e-8, 1e-7, 1e-6])
+def test_nearly_equal_landmarks_leave_the_certificate_valid(apart):
+    """Their difference has an eigenvalue of the size of its own rounding error."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        X, half = rng.normal(size=(10, 1)), rng.normal(size=(3, 1))
+        Y = np.concatenate([half, half + apart * rng.normal(size=half.shape)])
+        factor = kernel_factor(gaussian_kernel(X, Y, 15.0), gaussian_kernel(Y, Y, 15.0))
+        E = np.exp(-15.0 * cdist(X, X) ** 2) - factor.left @ factor.left.T
+        assert np.linalg.eigvalsh(E)[0] > -1e-6
 
 
 def test_landmarks_themselves_have_no_residual():

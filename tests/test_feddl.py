@@ -120,7 +120,9 @@ def test_the_server_may_step_otherwise(name, server, step, fed):
 
 def test_steps_have_their_default_size(fed):
     common = {"landmarks": 5, "rounds": 1, "bandwidth": GAMMA, "start": START}
-    assert FedDL(**common, optimiser="adam").run(fed).setting.step_size == 0.1
+    adam = FedDL(**common, optimiser="adam").run(fed)
+    assert adam.setting.step_size == pytest.approx(slow_step_size())  # of local steps; its own is 0.1
+    assert np.abs(adam.landmarks - START).max() == pytest.approx(0.1, rel=1e-3)
     assert FedDL(**common, optimiser="momentum").run(fed).setting.step_size == pytest.approx(slow_step_size())
     assert FedDL(**common, step_size=0.7).run(fed).setting.step_size == 0.7
 
@@ -323,7 +325,6 @@ ADD = {"mechanism": "gradient", "budget": Budget(2.0, 1e-5, adjacency="add-remov
         ({"mechanism": "magic"}, "mechanism", "magic"),
         ({"mechanism": "gradient"}, "budget", None),
         ({"mechanism": "input"}, "budget", None),
-        ({**PRIVATE, "bandwidth": "moments", "tau_x": -1.0}, "tau_x", -1.0),
         (ADD, "public_records", None),
         ({**PRIVATE, "sampling_rate": 0.5}, "adjacency", "replace-one"),
         ({**PRIVATE, "mechanism": GradientPerturbation(trust="aggregate"), "noise": "discrete"}, "noise", "discrete"),

@@ -179,7 +179,8 @@ def test_one_client_equals_central():
 
     fed = blobs((90,))
     X = fed.pooled()[0]
-    estimator = tsne(n_landmarks=10, feddl=SPAN, perplexity=5.0)
+    start = initialization.pca(X, random_state=0)
+    estimator = tsne(n_landmarks=10, feddl=SPAN, perplexity=5.0, tsne={**FAST, "initialization": start.copy()})
     Z = estimator.fit_transform(fed)
     lengths, indices = NearestNeighbors(n_neighbors=15).fit(X).kneighbors()
     np.testing.assert_array_equal(estimator.neighbors_.indices, indices)
@@ -187,7 +188,6 @@ def test_one_client_equals_central():
     affinities = affinity.PerplexityBasedNN(
         perplexity=5.0, knn_index=nearest_neighbors.PrecomputedNeighbors(indices, lengths), n_jobs=1
     )
-    start = initialization.spectral(affinities.P, random_state=0, tol=1e-2)
     central = np.array(TSNE(n_jobs=1, random_state=0, **FAST).fit(affinities=affinities, initialization=start))
     scale = np.abs(central).max()
     # Maps are alike up to the shift that centres the box.
@@ -255,6 +255,14 @@ def test_constant_features_change_no_distance():
 
 def dense_of(estimate):
     return cdist(estimate.left, estimate.left)
+
+
+def test_one_coordinate_is_enough_for_a_map():
+    """Noise, or landmarks on a line, may leave a single direction."""
+    line = {"start": np.linspace(0.1, 0.9, 6)[:, None] * np.ones(3), "bounds": (0.0, 1.0), "step_size": 1e-12}
+    estimator = tsne(n_landmarks=6, feddl=line)
+    assert np.isfinite(estimator.fit_transform(blobs())).all()
+    assert estimator.distances_.left.shape[1] == 1
 
 
 @pytest.mark.parametrize("make", [tsne, umap])
@@ -347,7 +355,9 @@ def test_exact_rows_of_perturbed_records_are_post_processing():
     assert all(isinstance(event, PostProcessing) and event.of == "records" for event in rows)
     assert len(rows) == 3
     assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(2.0, rel=1e-6)
-    expected = np.concatenate([DistanceRows().of(c.home.values, estimator.landmarks_) for c in estimator.feddl_.clients])
+    expected = np.concatenate(
+        [DistanceRows().of(c.home.values, estimator.landmarks_) for c in estimator.feddl_.clients]
+    )
     coordinates = estimator._frame.coordinates(expected)
     np.testing.assert_allclose(estimator.distances_.left, coordinates, atol=1e-4)
     with pytest.raises(ReleaseUnavailable, match="not perturbed"):

@@ -8,6 +8,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from accounting.errors import InvalidParameter
 from dpfedvis import mmd
 from dpfedvis.kernels import InvalidPoints, Kernel, Workspace, squared_norms
 
@@ -302,24 +303,24 @@ def test_memory_stays_within_three_blocks(kernel, clip):
 class TestErrors:
     def test_estimator(self, points):
         for call in (mmd.mmd2, mmd.gradient):
-            with pytest.raises(mmd.InvalidParameter, match="estimator must be 'unbiased' or 'biased', got 'best'"):
+            with pytest.raises(InvalidParameter, match="estimator must be 'unbiased' or 'biased', but is 'best'"):
                 call(*points, KERNELS[0], estimator="best")
-        with pytest.raises(mmd.InvalidParameter):
+        with pytest.raises(InvalidParameter):
             mmd.smoothness(KERNELS[0], 3, estimator="best")
 
     @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf])
     def test_denominator_and_clip(self, points, value):
-        with pytest.raises(mmd.InvalidParameter, match="denominator must be positive") as error:
+        with pytest.raises(InvalidParameter, match="denominator must be positive") as error:
             mmd.data_gradient(*points, KERNELS[0], denominator=value)
         assert error.value.name == "denominator"
         assert error.value.value is value
-        with pytest.raises(mmd.InvalidParameter, match="clip must be positive"):
+        with pytest.raises(InvalidParameter, match="clip must be positive"):
             mmd.clipped_data_gradient(*points, KERNELS[0], clip=value, denominator=1)
 
     def test_block_and_norms(self, points):
-        with pytest.raises(mmd.InvalidParameter, match="block must be at least 1, got 0"):
+        with pytest.raises(InvalidParameter, match="block must be at least 1, but is 0"):
             mmd.data_gradient(*points, KERNELS[0], denominator=1, block=0)
-        with pytest.raises(mmd.InvalidParameter, match=r"squared_norms must be of shape \(9,\), got \(4,\)"):
+        with pytest.raises(InvalidParameter, match=r"squared_norms must be of shape \(9,\), but is \(4,\)"):
             mmd.data_gradient(*points, KERNELS[0], denominator=1, squared_norms=np.zeros(4))
 
     def test_too_few_points_for_unbiased(self, points):
@@ -352,5 +353,5 @@ class TestErrors:
 
     @pytest.mark.parametrize("call", [mmd.max_clip, mmd.smoothness])
     def test_landmarks(self, call):
-        with pytest.raises(mmd.InvalidParameter, match="landmarks must be at least 1, got 0"):
+        with pytest.raises(InvalidParameter, match="landmarks must be at least 1, but is 0"):
             call(KERNELS[0], 0)

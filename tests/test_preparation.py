@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,9 @@ from accounting import Budget, InvalidParameter, Ledger, UnprotectedReleaseError
 from dpfedvis import FederatedData
 from dpfedvis.data import InvalidData
 from dpfedvis.feddl import FedDL
+from dpfedvis.kernels import Kernel
 from dpfedvis.mechanisms import HeuristicNoise, NoPerturbation, VariablePerturbation
+from dpfedvis.mmd import gradient
 
 BUDGET = Budget(3, 1e-5)
 
@@ -94,3 +98,104 @@ def test_nothing_to_share_means_no_secure_sum() -> None:
 def test_bounds_that_are_none_are_refused_by_name(bounds: object) -> None:
     with pytest.raises(InvalidData, match="bounds"):
         federated(bounds=bounds)
+
+
+def test_a_claim_for_whole_clients_is_refused_while_sensitivities_are_for_records() -> None:
+    ledger = Ledger(budget=Budget(3, 1e-5, unit="client"))
+    with pytest.raises(InvalidParameter, match="unit"):
+        FedDL(mechanism="gradient", budget=Budget(3, 1e-5, unit="client"), bandwidth=1.0).run(
+            federated(), ledger=ledger
+        )
+    assert len(ledger) == 0
+
+
+def test_filled_means_tie_records_together_so_a_budget_refuses_them() -> None:
+    parts = [np.array([[1.0, np.nan], [2.0, 3.0], [0.0, 1.0]])] * 2
+    fed = FederatedData(parts, missing="client-mean")
+    with pytest.raises(InvalidParameter, match="public-value"):
+        FedDL(mechanism="gradient", budget=BUDGET, bandwidth=1.0, landmarks=3).run(fed)
+    FedDL(mechanism="gradient", budget=BUDGET, bandwidth=1.0, landmarks=3, rounds=1, start="normal").run(
+        FederatedData(parts, missing="public-value")
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["gradient", "clipped", "variable", "mean-embedding"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_absurd_record_does_not_stop_a_client(mechanism: str, dtype: type) -> None:
+    parts = [client.X.astype(dtype) for client in federated().clients]
+    parts[1][3] = 1e19 if dtype == np.float32 else 1e100
+    result = FedDL(mechanism=mechanism, budget=BUDGET, bandwidth=1.0, landmarks=4, rounds=2, start="normal").run(
+        FederatedData(parts, dtype=dtype)
+    )
+    assert not result.failures
+    assert np.isfinite(result.landmarks).all()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"start": "uniform"},
+        {"local_steps": 3},
+        {"mechanism": "input", "budget": Budget(3, 1e-5, adjacency="add-remove"), "public_records": 60},
+        {"share": 0.5},
+        {"reserve": {"rows": (0.2, "relese")}},
+    ],
+)
+def test_what_cannot_work_is_found_before_anything_is_released(settings: dict[str, object]) -> None:
+    values = {"mechanism": "gradient", "budget": BUDGET, "landmarks": 4, "rounds": 2, **settings}
+    ledger = Ledger(budget=values["budget"])  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameter):
+        FedDL(**values).run(federated(), ledger=ledger)  # type: ignore[arg-type]
+    assert len(ledger) == 0
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"start": [[1.0]]},
+        {"tau_x": -1.0},
+        {"landmarks": 1},
+        {"seed": None},
+        {"seed": -1},
+        {"budget": 2.0},
+        {"exact_trace": True, "noise": "system"},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_at_once(settings: dict[str, object]) -> None:
+    with pytest.raises(InvalidParameter):
+        FedDL(**settings)  # type: ignore[arg-type]
+
+
+def test_a_checkpoint_keeps_its_own_ledger(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match="checkpoint"):
+        FedDL(rounds=1).run(federated(), ledger=Ledger(), checkpoint=tmp_path / "run")
+
+
+@pytest.mark.parametrize("bandwidth", [np.float32(0.5), np.int64(1), np.array([0.5, 1.0])])
+def test_a_bandwidth_may_be_any_number(bandwidth: object) -> None:
+    result = FedDL(bandwidth=bandwidth, rounds=1, landmarks=3).run(federated())  # type: ignore[arg-type]
+    assert result.setting.kernel.gammas == tuple(np.atleast_1d(bandwidth).astype(float))  # type: ignore[arg-type]
+
+
+def test_exact_local_steps_are_the_main_line_of_algorithm_1() -> None:
+    fed, start = federated(records=20), np.random.default_rng(1).standard_normal((5, 4))
+    steps = {"bandwidth": 0.3, "landmarks": 5, "rounds": 3, "step_size": 0.4, "start": start}
+    result = FedDL(mechanism="local-steps", local_steps=4, **steps).run(fed)  # type: ignore[arg-type]
+    Y = start.astype(np.float32)
+    for _ in range(3):
+        own = []
+        for client in fed.clients:
+            Y_p = Y
+            for _ in range(4):
+                Y_p = Y_p - 0.4 * gradient(client.X, Y_p, Kernel.gaussian(0.3))
+            own.append(Y_p)
+        Y = np.mean(own, axis=0)
+    np.testing.assert_allclose(result.landmarks, Y, atol=1e-5)
+    assert whats(result.ledger) == {"landmarks"}
+    assert result.ledger.spent(1e-5) == np.inf
+
+
+def test_the_server_of_local_steps_may_use_momentum() -> None:
+    common = {"mechanism": "local-steps", "bandwidth": 0.3, "landmarks": 5, "rounds": 4, "start": "normal"}
+    plain, heavy = (FedDL(**common, optimiser=name).run(federated()) for name in ("plain", "momentum"))  # type: ignore[arg-type]
+    assert np.abs(plain.landmarks - heavy.landmarks).max() > 1e-3

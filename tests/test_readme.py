@@ -20,13 +20,17 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("code", blocks("python"), ids=["use", "mechanism"])
-def test_python_of_the_readme_runs(code: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    list(zip(blocks("python"), ["End to end, ε = ∞", "2.0\n"], strict=True)),
+    ids=["use", "mechanism"],
+)
+def test_python_of_the_readme_runs(code: str, expected: str, tmp_path: Path) -> None:
     script = tmp_path / "readme.py"
     script.write_text(code)
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "2" in done.stdout
+    assert expected in done.stdout
 
 
 def test_commands_of_the_readme_parse() -> None:
@@ -40,6 +44,11 @@ def test_make_targets_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", README, flags=re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_table_of_the_readme_is_that_of_the_report() -> None:
+    report = (ROOT / "reports/mechanisms/digits.md").read_text()
+    assert report[report.index("| mechanism") :] in README
 
 
 def test_links_and_paths_of_the_readme_exist() -> None:

@@ -58,8 +58,11 @@ class Accountant:
             return math.inf
         if composition.empty:
             return 0.0
-        with quiet():
-            epsilon = self.method(composition, delta)
+        try:
+            with quiet():
+                epsilon = self.method(composition, delta)
+        except (OverflowError, ZeroDivisionError, FloatingPointError) as error:
+            raise CannotAccount(f"{self.name} leaves the range of its arithmetic at δ = {delta:g} ({error})") from error
         if not epsilon >= 0:
             raise CannotAccount(f"{self.name} returned ε = {epsilon}")
         return epsilon

@@ -26,7 +26,7 @@ def pld(composition: Composition, delta: float) -> float:
         raise CannotAccount("pld has no privacy loss distribution for a discrete Gaussian vector; use zcdp or rdp")
     epsilon = _pld_epsilon(_groups(composition), delta)
     if epsilon == math.inf:
-        raise CannotAccount(f"pld cannot resolve δ = {delta:g}: its truncated tails weigh more than that")
+        raise CannotAccount(f"pld cannot resolve δ = {delta:g}: its truncated tails weigh more than that; rdp can")
     return epsilon
 
 

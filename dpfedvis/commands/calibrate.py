@@ -23,6 +23,7 @@ from accounting import (
     sensitivity,
 )
 from accounting.budget import ADJACENCIES
+from dpfedvis.errors import DpfedvisError
 
 _EXAMPLE = """\
 example:
@@ -40,6 +41,9 @@ def _gradient(a: Arguments, bound: str) -> float:
 
 
 def _variable(a: Arguments, bound: str) -> float:
+    if a.adjacency != "replace-one" or a.sampling_rate is not None:
+        # Its smoothness constant is for a mean over all records.
+        raise InvalidParameter("--adjacency", a.adjacency, "replace-one, without --sampling-rate, for variable")
     values = _common(a, "gamma", "records", "landmarks")
     step = a.step_size
     if step is None:
@@ -66,6 +70,10 @@ _PER_ROUND: dict[str, Callable[[Arguments], float]] = {
 MECHANISMS = {**_PER_ROUND, **_ONE_SHOT}
 
 
+class MissingOption(DpfedvisError):
+    """An option that this mechanism cannot do without."""
+
+
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
     parser = subparsers.add_parser(
@@ -78,8 +86,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--epsilon", type=float, required=True, help="ε of the whole run")
     parser.add_argument("--delta", type=float, required=True, help="δ of the whole run, such as 1e-5")
     parser.add_argument("--mechanism", choices=MECHANISMS, default="gradient", help="what is released (gradient)")
-    parser.add_argument("--rounds", type=int, default=50, help="rounds S of gradient, variable and clipped (50)")
-    parser.add_argument("--records", type=float, help="records n_p of the client")
+    parser.add_argument("--rounds", type=int, help="releases S (50 for gradient, variable and clipped, else 1)")
+    parser.add_argument("--records", type=float, help="records n_p of the client; the denominator is q·n_p if sampled")
     parser.add_argument("--landmarks", type=int, help="landmarks n_y")
     parser.add_argument("--gamma", type=_floats, help="kernel width γ; several, as 0.01,0.02, for their mean kernel")
     parser.add_argument("--bound", choices=("tight", "theorem"), default="tight", help="sensitivity to use (tight)")
@@ -111,7 +119,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _result(arguments: argparse.Namespace) -> dict[str, Any]:
     _settle_adjacency(arguments)
     budget = Budget(arguments.epsilon, arguments.delta, adjacency=arguments.adjacency)
-    count = arguments.rounds if arguments.mechanism in _PER_ROUND else 1
+    rounds = arguments.rounds
+    if rounds is None:
+        rounds = 50 if arguments.mechanism in _PER_ROUND else 1
+    count = checks.count("--rounds", rounds)
     planned = PlannedRelease(
         arguments.mechanism, MECHANISMS[arguments.mechanism](arguments), count, sampling_rate=arguments.sampling_rate
     )
@@ -147,14 +158,18 @@ def _settle_adjacency(arguments: argparse.Namespace) -> None:
 
 def _common(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
     values = {name: getattr(arguments, name) for name in names}
-    for name, value in values.items():
-        if value is None:
-            raise InvalidParameter(f"--{name.replace('_', '-')}", value, f"given for {arguments.mechanism}")
+    missing = [f"--{name.replace('_', '-')}" for name, value in values.items() if value is None]
+    if missing:
+        raise MissingOption(f"{arguments.mechanism} needs {' and '.join(missing)}")
     return {**values, "adjacency": arguments.adjacency}
 
 
 def _bound(arguments: argparse.Namespace, bound: str) -> dict[str, Any]:
-    return {"bound": bound, "tau_x": arguments.tau_x, "tau_y": arguments.tau_y, "upsilon": arguments.upsilon}
+    constants = {name: getattr(arguments, name) for name in ("tau_x", "tau_y", "upsilon")}
+    missing = [f"--{name.replace('_', '-')}" for name, value in constants.items() if value is None]
+    if bound == "theorem" and missing:
+        raise MissingOption(f"--bound theorem needs {' and '.join(missing)}, public bounds")
+    return {"bound": bound, **constants}
 
 
 def _sensitivities(arguments: argparse.Namespace, used: float) -> dict[str, float]:
@@ -203,7 +218,8 @@ def _table(result: dict[str, Any]) -> str:
         ratio = value / result["sensitivities"]["tight"]
         lines.append(f"  Δ ({bound})".ljust(24) + f"{value:.6g}" + (f"   {ratio:.4g} × tight" if ratio != 1 else ""))
     lines += [
-        "  σ".ljust(24) + f"{result['sigma']:.6g}",
+        # Rounded up: noise copied from here must not be too little.
+        "  σ".ljust(24) + f"{result['sigma'] * (1 + 5e-6):.6g}",
         "  noise multiplier σ/Δ".ljust(24) + f"{result['noise_multiplier']:.6g}",
     ]
     if result["mu"] is not None:

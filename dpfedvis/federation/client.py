@@ -27,6 +27,8 @@ from dpfedvis.projections import clip_norms
 from dpfedvis.rows import Rows
 from dpfedvis.setting import Setting
 
+# Far above any record, and small enough that its square is a float32.
+LARGEST_NORM = 1e15
 NOISE_SOURCES = ("seeded", "system", "discrete")
 
 
@@ -84,12 +86,14 @@ class Client:
         perturbed: Array | None = None,
     ) -> None:
         self.terms, self.mechanism, self.setting = terms, mechanism, setting
+        # One absurd value must not stop a client: that alone would tell that it is there. The bound is public.
+        records = clip_norms(records, LARGEST_NORM)
         self._records = records
         self._streams, self._noise = streams, checks.one_of("noise", noise, NOISE_SOURCES)
         prepared = mechanism.prepare(records) if perturbed is None else perturbed
         if mechanism.protection == "home" and perturbed is None:
             prepared = self._noisy(prepared, self._protected_event, 0)
-        self._local = Local(prepared, terms.denominator)
+        self._local = Local.of(prepared, terms.denominator)
 
     @property
     def home(self) -> Upload:
@@ -157,6 +161,7 @@ class Client:
     def _protected(self, values: Array, round: int) -> Upload:
         """Add the noise that the trust model asks of the client; under other models than `local`, weigh first."""
         event = replace(self._protected_event, round=round)
+        Upload(values, event).check(self.mechanism.shape(self.setting))
         if self.mechanism.trust == "local":
             return Upload(self._noisy(values, event, round), event)
         weighted = (self.terms.weight * values).astype(values.dtype, copy=False)

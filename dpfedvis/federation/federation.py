@@ -13,7 +13,7 @@ from dpfedvis.errors import DpfedvisError
 from dpfedvis.federation.client import Client, Terms, noise_source
 from dpfedvis.federation.door import BadUpload, Door, Upload
 from dpfedvis.federation.outbox import Outbox
-from dpfedvis.federation.pool import Failure, Pool
+from dpfedvis.federation.pool import BACKENDS, Failure, Pool
 from dpfedvis.federation.streams import Streams
 from dpfedvis.kernels import Array
 from dpfedvis.mechanisms import Mechanism
@@ -32,6 +32,10 @@ class Workers:
 
     count: int = 1
     backend: str = "threads"
+
+    def __post_init__(self) -> None:
+        checks.count("workers", self.count)
+        checks.one_of("backend", self.backend, BACKENDS)
 
 
 class Federation:
@@ -127,18 +131,18 @@ class Federation:
             self._outbox.keep(what, round, good)
         return good
 
-    def _usable(self, answers: Sequence[Upload | Failure], round: int) -> list[Upload]:
+    def _usable(self, answers: Sequence[Upload | Failure | None], round: int) -> list[Upload]:
         shape = self._mechanism.shape(self._setting)
         good: list[Upload] = []
-        for answer in answers:
+        for answer, terms in zip(answers, self._terms, strict=True):
             if isinstance(answer, Upload):
                 try:
                     answer.check(shape)
                     good.append(answer)
-                    continue
                 except BadUpload as error:
-                    answer = Failure(error.client, round, error.reason)
-            self._judge(answer)
+                    self._judge(Failure(error.client, round, error.reason))
+            else:
+                self._judge(answer or Failure(terms.name, round, "gave nothing"))
         if not good:
             raise ClientFailed(f"round {round}: no client gave anything usable")
         return good

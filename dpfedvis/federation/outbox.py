@@ -36,7 +36,7 @@ class Outbox:
         events = json.dumps([upload.event.to_dict() for upload in uploads])
         arrays = {f"values_{i}": upload.values for i, upload in enumerate(uploads)}
         write_arrays(self._path(what, round), {"events": np.array(events), **arrays})
-        for path in self._folder.glob(f"{_slug(what)}-*.npz"):
+        for path in self._folder.glob(f"{_slug(what)}-{'[0-9]' * 6}.npz"):
             if path != self._path(what, round):
                 path.unlink()
 

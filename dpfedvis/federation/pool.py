@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -12,10 +13,12 @@ from typing import Self
 from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.federation.client import Client
-from dpfedvis.federation.door import Upload
+from dpfedvis.federation.door import BadUpload, Upload
 from dpfedvis.kernels import Array
 
 BACKENDS = ("threads", "processes")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -79,18 +82,24 @@ class Pool:
 def _upload(client: Client, Y: Array, round: int) -> Upload | Failure:
     try:
         return client.upload(Y, round)
+    except BadUpload as error:
+        return Failure(client.terms.name, round, error.reason)
     except InvalidParameter:
         raise  # the run is set up wrongly; no client is to blame
     except Exception as error:
-        # Whatever a client does wrong is its own failure, for the policy of the run to judge.
-        return Failure(client.terms.name, round, f"{type(error).__name__}: {error}")
+        # Whatever a client does wrong is its own failure, for the policy of the run to judge. The server learns the
+        # kind of it and no more, for a message may quote a record; the rest is for the client's own log.
+        _log.warning("%s failed in round %d", client.terms.name, round, exc_info=True)
+        return Failure(client.terms.name, round, f"raised {type(error).__name__}")
 
 
 def _result(job: Future[Upload | Failure], client: str, round: int) -> Upload | Failure:
     try:
         return job.result()
     except BrokenExecutor:
-        return Failure(client, round, "its worker process died")
+        return Failure(
+            client, round, "its worker process died (a script that uses processes needs `if __name__ == '__main__':`)"
+        )
 
 
 _adopted: list[Client] = []

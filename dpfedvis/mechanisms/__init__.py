@@ -9,13 +9,16 @@ from dpfedvis.mechanisms.gradient import GradientPerturbation
 from dpfedvis.mechanisms.gradients import GradientUpload
 from dpfedvis.mechanisms.heuristic import HeuristicNoise
 from dpfedvis.mechanisms.input import InputPerturbation
+from dpfedvis.mechanisms.local_steps import LocalSteps
 from dpfedvis.mechanisms.mean_embedding import MeanEmbedding
 from dpfedvis.mechanisms.none import NoPerturbation
 from dpfedvis.mechanisms.published import PublishedFedDL
 from dpfedvis.mechanisms.variable import VariablePerturbation
+from dpfedvis.mechanisms.variables import VariableUpload
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "none": NoPerturbation,
+    "local-steps": LocalSteps,
     "input": InputPerturbation,
     "variable": VariablePerturbation,
     "gradient": GradientPerturbation,
@@ -42,6 +45,7 @@ __all__ = [
     "HeuristicNoise",
     "InputPerturbation",
     "Local",
+    "LocalSteps",
     "MeanEmbedding",
     "Mechanism",
     "Message",
@@ -49,5 +53,6 @@ __all__ = [
     "PublishedFedDL",
     "Step",
     "VariablePerturbation",
+    "VariableUpload",
     "mechanism",
 ]

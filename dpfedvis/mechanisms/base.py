@@ -7,12 +7,13 @@ them (`dpfedvis.federation.client`), from the sensitivity that it states.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 
-from accounting.events import Stage, Trust
+from accounting import checks
+from accounting.events import TRUSTS, Stage, Trust
 from dpfedvis.kernels import Array, Workspace, squared_norms
 from dpfedvis.optimisers import Optimiser
 from dpfedvis.projections import Everywhere, Projection
@@ -21,7 +22,7 @@ from dpfedvis.setting import Setting
 Protection = Literal["upload", "home", "none"]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Local:
     """Records at a client, ready for use: prepared by the mechanism, and sampled if the round samples.
 
@@ -32,23 +33,23 @@ class Local:
         Public number that means are divided by: n_p, or q·n̄ under sampling.
     workspace : Workspace
         Memory reused from round to round.
+    squared_norms : array of shape (n_p,)
     """
 
     records: Array
     denominator: float
-    workspace: Workspace = field(default_factory=Workspace)
-    squared_norms: Array = field(init=False)
+    workspace: Workspace
+    squared_norms: Array
 
-    def __post_init__(self) -> None:
-        self.squared_norms = squared_norms(self.records, "records")
+    @classmethod
+    def of(cls, records: Array, denominator: float) -> Local:
+        """Return records with their norms and fresh memory."""
+        return cls(records, denominator, Workspace(), squared_norms(records, "records"))
 
     def sample(self, rate: float, generator: np.random.Generator) -> Local:
         """Return a Poisson sample: each record with probability `rate`; the denominator stays as it is."""
         chosen = generator.random(len(self.records)) < rate
-        part = Local.__new__(Local)
-        part.records, part.squared_norms = self.records[chosen], self.squared_norms[chosen]
-        part.denominator, part.workspace = self.denominator, self.workspace
-        return part
+        return replace(self, records=self.records[chosen], squared_norms=self.squared_norms[chosen])
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,8 @@ class Mechanism(Protocol):
         nowhere that counts, and then every upload is logged as unprotected, for the reason `why`.
     stage : str
         The part of a run that it belongs to, as in the ledger.
+    local_steps : bool
+        Whether clients take steps of their own before they upload.
     """
 
     @property
@@ -116,6 +119,9 @@ class Mechanism(Protocol):
 
     @property
     def stage(self) -> Stage: ...
+
+    @property
+    def local_steps(self) -> bool: ...
 
     @property
     def projection(self) -> Projection:
@@ -148,6 +154,11 @@ class BaseMechanism:
 
     protection: ClassVar[Protection] = "upload"
     stage: ClassVar[Stage] = "landmarks"
+    local_steps: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        checks.one_of("trust", self.trust, TRUSTS)
+
     why: ClassVar[str] = ""
 
     @property

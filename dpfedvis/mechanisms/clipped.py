@@ -30,6 +30,7 @@ class ClippedGradientPerturbation(GradientUpload):
     name: ClassVar[str] = "clipped"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.rate("clip", self.clip)
 
     def sensitivity(self, setting: Setting, records: float) -> float:

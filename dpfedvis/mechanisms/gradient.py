@@ -36,6 +36,7 @@ class GradientPerturbation(GradientUpload):
     name: ClassVar[str] = "gradient"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.one_of("bound", self.bound, ("tight", "theorem"))
         if self.bound == "theorem":
             constants = {"tau_x": self.tau_x, "tau_y": self.tau_y, "upsilon": self.upsilon}

@@ -33,6 +33,7 @@ class HeuristicNoise(GradientUpload):
     why: ClassVar[str] = "noise scaled by the gradient's own standard deviation"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.positive("beta", self.beta)
 
     def sensitivity(self, setting: Setting, records: float) -> float:

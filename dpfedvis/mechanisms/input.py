@@ -29,6 +29,7 @@ class InputPerturbation(GradientUpload):
     protection: ClassVar[Protection] = "home"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.positive("tau_x", self.tau_x)
         if self.trust != "local":
             raise InvalidParameter("trust", self.trust, "local: the noise is added at home")

@@ -34,6 +34,7 @@ class MeanEmbedding(BaseMechanism):
     name: ClassVar[str] = "mean-embedding"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.count("frequencies", self.frequencies)
         checks.count("steps", self.steps)
 

@@ -68,6 +68,7 @@ class PublishedFedDL(BaseMechanism):
     why: ClassVar[str] = "the published protocol: largest of several MMDs, noise scaled by the gradient if any"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         checks.count("batch", self.batch)
         checks.nonnegative("beta", self.beta)
 

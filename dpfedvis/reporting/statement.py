@@ -34,6 +34,7 @@ _NOT_COVERED = (
     "The number of clients and, under replace-one, the number of records of each are treated as public.",
     "Labels are used by nobody but the evaluation; scores computed from private labels are not covered.",
     "Choices made by looking at results on the same records (tuning) cost privacy that no ledger sees.",
+    "That a client failed in a round, and how, is seen by the server.",
     "Sensitivities hold in exact arithmetic; floating-point rounding is not charged, except for discrete noise.",
 )
 
@@ -160,17 +161,20 @@ def state(ledger: Ledger, *, delta: float | None = None, facts: Mapping[str, Any
 
 
 def _nominal(ledger: Ledger, delta: float) -> float | None:
-    """Largest nominal ε over clients whose data-dependent noise carries a price in every landmark round."""
+    """Largest nominal ε over clients; None unless the data-dependent noise carries a price in every landmark round."""
     worst = None
     for client in ledger.clients:
         events = [
             event
             for event in ledger.events(client=client)
-            if isinstance(event, Unprotected) and event.nominal_sigma is not None
+            if isinstance(event, Unprotected) and event.stage == "landmarks"
         ]
-        mu = nominal_mu(events) if events else None
-        if mu is not None:
-            worst = max(worst or 0.0, gaussian_epsilon(mu, delta))
+        if not events:
+            continue
+        mu = nominal_mu(events)
+        if mu is None:
+            return None
+        worst = max(worst or 0.0, gaussian_epsilon(mu, delta))
     return worst
 
 
@@ -239,9 +243,9 @@ def _markdown(statement: Statement) -> list[str]:
             f"| {line.what} | {line.stage} | {line.kind}{sampled} ({line.noise}) | {line.clients} | {line.per_client} "
             f"| {_shown_range(line.sensitivity)} | {_shown_range(line.sigma)} | {line.note} |"
         )
-    trusts = dict.fromkeys(line.trust for line in statement.lines)
+    trusts = dict.fromkeys(line.trust for line in statement.lines if line.sigma is not None)
     lines += ["", "## Who is trusted", ""]
-    lines += [f"- {trust}: {_TRUST[trust]}" for trust in trusts]
+    lines += [f"- {trust}: {_TRUST[trust]}" for trust in trusts] or ["- Everybody who sees what left the clients."]
     lines += [
         "",
         f"## ε in scope at δ = {statement.delta:g}, by accountant",

@@ -164,7 +164,7 @@ def test_an_unknown_name_is_a_key_error() -> None:
 
 
 def test_an_empty_plan_is_a_named_error() -> None:
-    with pytest.raises(InvalidParameter, match=r"plan must be at least one release, but is \(\)"):
+    with pytest.raises(InvalidParameter, match=r"plan must be at least one PlannedRelease, but is \(\)"):
         calibrate(BUDGET, [])
 
 

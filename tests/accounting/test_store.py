@@ -175,7 +175,8 @@ def test_an_edit_behind_an_open_ledger_is_found_by_verify_and_record(copy: Path)
         edit_again.close()
         with pytest.raises(LedgerCorrupted):
             ledger.record(gaussian(61))
-        assert len(ledger) == EVENTS
+        with pytest.raises(LedgerCorrupted):
+            ledger.spent()
 
 
 def test_a_file_put_back_to_an_earlier_state_is_found_by_an_open_ledger(original: Path, tmp_path: Path) -> None:
@@ -268,7 +269,7 @@ def test_a_full_disk_is_a_named_error_and_writes_nothing(tmp_path: Path) -> None
 
 def test_read_only_cannot_write(copy: Path) -> None:
     with Ledger.read(copy) as ledger:
-        with pytest.raises(LedgerError, match="readonly"):
+        with pytest.raises(LedgerError, match="reading only"):
             ledger.record(gaussian(0))
         assert ledger.verify() == EVENTS
         assert ledger.spent() > 0

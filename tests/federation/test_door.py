@@ -69,7 +69,7 @@ def test_a_bad_array_is_refused_before_anything_is_spent(kind, way, ledger, make
 
 
 def test_the_reason_has_the_numbers(make_upload):
-    for kind, words in {"nan": "2 values", "shape": r"\(2, 2\), not \(3, 2\)", "integers": "int64"}.items():
+    for kind, words in {"nan": "not finite", "shape": r"\(2, 2\), not \(3, 2\)", "integers": "int64"}.items():
         with pytest.raises(BadUpload, match=words):
             make_upload(BAD[kind]).check(SHAPE)
 

@@ -88,7 +88,7 @@ def stated_sensitivity(chosen, setting, records):
 
 def quiet_message(chosen, client, setting, denominator, Y, round, streams, index):
     """What the mechanism would upload without any noise."""
-    local = Local(chosen.prepare(client.X), denominator)
+    local = Local.of(chosen.prepare(client.X), denominator)
     if setting.sampling_rate is not None:
         local = local.sample(setting.sampling_rate, streams.generator("sample", chosen.what, index, round))
     generator = streams.generator("message", chosen.what, index, round)

@@ -49,7 +49,7 @@ def name(request):
 
 
 def message(chosen, X, Y, setting=SETTING, seed=0, denominator=None):
-    local = Local(chosen.prepare(X), denominator or len(X))
+    local = Local.of(chosen.prepare(X), denominator or len(X))
     return chosen.message(local, Y, setting, np.random.default_rng(seed))
 
 

@@ -309,7 +309,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=1
 COMMON_FIELDS = {
     "what": NAMES,
     "client": NAMES,
-    "noise": NAMES,
+    "noise": NAMES.filter(lambda name: name not in ("none", "discrete")),
     "round": st.none() | st.integers(0, 2**63 - 1),
     "stage": st.sampled_from(STAGES),
     "adjacency": st.just("add-remove"),
@@ -325,11 +325,14 @@ NOMINAL = st.none() | st.floats(1e-70, 1e70)
 ANY_EVENT = st.one_of(
     st.builds(GaussianRelease, **COMMON_FIELDS, **NUMBER_FIELDS),
     st.builds(
-        SampledGaussianRelease, **COMMON_FIELDS, **NUMBER_FIELDS, sampling_rate=st.floats(0, 1, exclude_min=True)
+        SampledGaussianRelease,
+        **{**COMMON_FIELDS, "unit": st.just("record")},
+        **NUMBER_FIELDS,
+        sampling_rate=st.floats(0, 1, exclude_min=True),
     ),
     st.builds(
         DiscreteGaussianRelease,
-        **COMMON_FIELDS,
+        **{**COMMON_FIELDS, "noise": st.just("discrete")},
         **NUMBER_FIELDS,
         granularity=st.floats(0, exclude_min=True, allow_infinity=False),
     ),

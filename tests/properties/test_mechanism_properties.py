@@ -55,7 +55,7 @@ def setting_for(kernel, adjacency, local_steps=1, stride=1.0):
 def message(chosen, X, Y, setting, denominator):
     """The noise-free upload, with all that the mechanism enforces: clipped records, projected landmarks."""
     Y = chosen.projection(Y)
-    local = Local(chosen.prepare(X), denominator)
+    local = Local.of(chosen.prepare(X), denominator)
     if chosen.protection == "home":
         return local.records
     return chosen.message(local, Y, setting, np.random.default_rng(0)).values

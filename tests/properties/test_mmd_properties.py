@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from dpfedvis import mmd
-from dpfedvis.kernels import Kernel, Workspace
+from dpfedvis.kernels import InvalidPoints, Kernel, Workspace
 
 ESTIMATORS = st.sampled_from(["unbiased", "biased"])
 GAMMAS = st.floats(1e-3, 1e3)
@@ -212,3 +212,21 @@ class TestInvariance:
         expected = mmd.data_gradient(X, Y, kernel, denominator=len(X))
         value = mmd.data_gradient(X[order], Y, kernel, denominator=len(X))
         np.testing.assert_allclose(value, expected, atol=1e-9 * tight_sensitivity(kernel, 1, 1))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4, 1e8, 1e9])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_record_moves_the_gradient_by_more_than_its_bound_far_from_the_origin(offset: float, dtype: type) -> None:
+    generator = np.random.default_rng(3)
+    Y = (offset + generator.random((6, 2))).astype(dtype)
+    bound = 4 * math.sqrt(6.0 / (2 * math.e)) / math.sqrt(6)
+    for scale in (0.1, 1.0, 30.0, 3000.0):
+        x = (offset + scale * generator.standard_normal((1, 2))).astype(dtype)
+        one = mmd.data_gradient(x, Y, Kernel.gaussian(6.0), denominator=1.0)
+        assert np.linalg.norm(one) <= bound * (1 + 1e-4)
+
+
+def test_landmarks_too_far_apart_for_the_kernel_are_refused_by_name() -> None:
+    Y = np.array([[0.0, 0.0], [1e8, 0.0]])
+    with pytest.raises(InvalidPoints, match="too far apart"):
+        mmd.data_gradient(Y, Y, Kernel.gaussian(1.0), denominator=1.0)

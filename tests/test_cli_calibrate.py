@@ -311,11 +311,8 @@ def test_help_names_every_option() -> None:
 
 
 def test_rounds_count_for_one_shot_releases_too() -> None:
-    once, often = (
-        json.loads(called("calibrate", "--epsilon", "1", "--delta", "1e-5", "--mechanism", "input", "--tau-x", "1", "--json",
-                          "--accountants", "gdp", *more).stdout)
-        for more in ([], ["--rounds", "50"])
-    )  # fmt: skip
+    command = ["calibrate", *BUDGET, "--mechanism", "input", "--tau-x", "1", "--json", "--accountants", "gdp"]
+    once, often = (json.loads(called(*command, *more).stdout) for more in ([], ["--rounds", "50"]))
     assert (once["rounds"], often["rounds"]) == (1, 50)
     assert often["sigma"] == pytest.approx(50**0.5 * once["sigma"])
 

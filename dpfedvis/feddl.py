@@ -18,7 +18,8 @@ import numpy as np
 from accounting import Budget, Ledger, checks
 from accounting.errors import InvalidParameter
 from accounting.events import Stage
-from dpfedvis.data import FederatedData
+from dpfedvis.data import FederatedData, InvalidData
+from dpfedvis.data.checks import check_bounds
 from dpfedvis.federation import NOISE_SOURCES, Client, Door, Failure, Policy, Witness, Workers
 from dpfedvis.kernels import Array, Kernel
 from dpfedvis.mechanisms import Mechanism, mechanism
@@ -26,7 +27,7 @@ from dpfedvis.mmd import Estimator
 from dpfedvis.optimisers import optimiser
 from dpfedvis.plan import RunPlan
 from dpfedvis.preparation import Preparation
-from dpfedvis.projections import Box, Projection
+from dpfedvis.projections import Projection
 from dpfedvis.scale import Bounds
 from dpfedvis.setting import Setting
 from dpfedvis.snapshot import Snapshot, claim, fingerprint
@@ -159,8 +160,10 @@ class FedDL:
             checks.rate("sampling_rate", self.sampling_rate)
         if self.public_records is not None:
             checks.count("public_records", self.public_records)
-        if self.bounds is not None:
-            Box(*self.bounds)
+        try:
+            check_bounds(self.bounds)
+        except InvalidData:
+            raise InvalidParameter("bounds", self.bounds, "(low, high), both finite, low below high") from None
         if self.tau_x is not None:
             checks.positive("tau_x", self.tau_x)
         if isinstance(self.start, str):

@@ -159,6 +159,8 @@ def test_what_cannot_work_is_found_before_anything_is_released(settings: dict[st
         {"seed": -1},
         {"budget": 2.0},
         {"exact_trace": True, "noise": "system"},
+        {"bounds": (0, 1, 2)},
+        {"bounds": (0, np.inf)},
     ],
 )
 def test_settings_that_make_no_sense_are_refused_at_once(settings: dict[str, object]) -> None:
@@ -199,3 +201,9 @@ def test_the_server_of_local_steps_may_use_momentum() -> None:
     common = {"mechanism": "local-steps", "bandwidth": 0.3, "landmarks": 5, "rounds": 4, "start": "normal"}
     plain, heavy = (FedDL(**common, optimiser=name).run(federated()) for name in ("plain", "momentum"))  # type: ignore[arg-type]
     assert np.abs(plain.landmarks - heavy.landmarks).max() > 1e-3
+
+
+@pytest.mark.parametrize("mechanism", [NoPerturbation, None, 3])
+def test_what_is_no_mechanism_is_refused_by_name(mechanism: object) -> None:
+    with pytest.raises(InvalidParameter, match="mechanism"):
+        FedDL(mechanism=mechanism, rounds=1).run(federated())  # type: ignore[arg-type]

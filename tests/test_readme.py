@@ -22,8 +22,8 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("code", "expected"),
-    list(zip(blocks("python"), ["End to end, ε = ∞", "2.0\n"], strict=True)),
-    ids=["use", "mechanism"],
+    list(zip(blocks("python"), ["End to end, ε = ∞", "nothing was released", "2.0\n"], strict=True)),
+    ids=["use", "accounting", "mechanism"],
 )
 def test_python_of_the_readme_runs(code: str, expected: str, tmp_path: Path) -> None:
     script = tmp_path / "readme.py"

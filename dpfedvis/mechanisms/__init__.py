@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from accounting import checks
+from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms.base import BaseMechanism, Local, Mechanism, Message, Step
 from dpfedvis.mechanisms.clipped import ClippedGradientPerturbation
 from dpfedvis.mechanisms.gradient import GradientPerturbation
@@ -33,6 +34,8 @@ def mechanism(choice: str | Mechanism) -> Mechanism:
     """Return a mechanism: itself, or the one of this short name with its default settings."""
     if isinstance(choice, str):
         return MECHANISMS[checks.one_of("mechanism", choice, MECHANISMS)]()
+    if isinstance(choice, type) or not hasattr(choice, "message"):
+        raise InvalidParameter("mechanism", choice, "a mechanism, such as GradientPerturbation(), or its short name")
     return choice
 
 

@@ -30,6 +30,10 @@ from dpfedvis.mechanisms import (
 from dpfedvis.mmd import mmd2
 
 HERE = Path(__file__).parent
+NOTE = """\
+Protected mechanisms take plain steps of 1/L, *none* and *heuristic* take momentum. The mean embedding starts around a
+protected mean: chosen after its uniform start had stayed at MMD .586 on MNIST, at every ε, so that its rows are tuned
+on the records that they are scored on. *Thm 6* keeps its landmarks in a public ball, which by itself changes the MMD."""
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 DELTA = 1e-5
 
@@ -128,6 +132,8 @@ def table(result: dict[str, Any]) -> str:
     lines = [
         f"MMD of records and landmarks, mean over {result['seeds']} seeds; δ = {result['delta']:g}, 10 clients, IID.",
         f"Made by `{result['command']}`.",
+        "",
+        NOTE,
         "",
         "| mechanism | " + " | ".join(f"ε = {epsilon:g}" for epsilon in result["epsilons"]) + " |",
         "|---|" + "---|" * len(result["epsilons"]),

@@ -80,8 +80,8 @@ def test_a_round_runs_near_the_rate_of_matmul(tmp_path):
         rate = "" if name == "noise alone" else f", {flops / seconds / 1e9:.0f} Gflop/s"
         print(f"{name}: {1e3 * seconds:.2f} ms{rate}, {times['matmul'] / seconds:.2f} of matmul")
     assert times["matmul"] / times["round, no noise"] >= 0.75
-    # On one core, n_y·m normals beside: an eighth of what the products take on two.
-    assert times["matmul"] / times["round, gradient"] >= 0.6
+    # The target holds for the noised upload too; it was last seen at 0.74 to 0.75, the normals taking 4 of 48 ms.
+    assert times["matmul"] / times["round, gradient"] >= 0.75
 
 
 def test_door_and_ledger_take_little_of_a_round(tmp_path, monkeypatch):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from accounting import InvalidParameter, PostProcessing
-from dpfedvis.federation import Failure, Outbox, Pool, Streams, Upload
+from dpfedvis.federation import Client, Failure, Outbox, Pool, Streams, Terms, Upload
 from dpfedvis.federation.outbox import write_arrays
+from dpfedvis.kernels import Kernel
+from dpfedvis.mechanisms import NoPerturbation
+from dpfedvis.setting import Setting
 
 
 def test_a_stream_depends_on_seed_and_purpose_alone():
@@ -69,41 +74,51 @@ def test_files_are_whole_or_absent(tmp_path, monkeypatch):
         np.testing.assert_array_equal(stored["a"], np.ones(3))
 
 
-class FakeClient:
-    """Stands for a client; raises what it is told to."""
+@dataclass(frozen=True)
+class Misbehaving(NoPerturbation):
+    """Raises what it is told to, where others compute."""
 
-    class terms:
-        name = "client-7"
+    error: Exception | None = None
 
-    def __init__(self, answer):
-        self.answer = answer
+    def message(self, local, Y, setting, generator):
+        if self.error is not None:
+            raise self.error
+        return super().message(local, Y, setting, generator)
 
-    def upload(self, Y, round):
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+
+def client(index, error=None):
+    records = np.random.default_rng(index).random((5, 2))
+    terms = Terms(index, f"client-{index}", 5.0, 0.25, 4, None)
+    setting = Setting(Kernel.gaussian(1.0), 3, 2, rounds=1, local_steps=1, step_size=1.0)
+    return Client(records, terms, Misbehaving(error=error), setting, Streams(0), "seeded")
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_the_pool_keeps_the_order_and_turns_errors_into_failures(workers, make_upload):
-    uploads = [make_upload(np.full(2, p)) for p in range(4)]
-    clients = [*map(FakeClient, uploads), FakeClient(MemoryError("too big")), FakeClient(ZeroDivisionError())]
-    with Pool(clients, workers) as pool:
-        answers = pool.uploads(np.zeros((1, 1)), 9)
-    assert answers[:4] == uploads
-    assert answers[4] == Failure("client-7", 9, "raised MemoryError")
-    assert answers[5].reason.startswith("raised ZeroDivisionError")
+def test_the_pool_keeps_the_order_and_turns_errors_into_failures(workers):
+    good = [client(p) for p in range(4)]
+    Y = np.zeros((3, 2))
+    with Pool([*good, client(4, MemoryError("too big")), client(5, ZeroDivisionError())], workers) as pool:
+        answers = pool.uploads(Y, 9)
+    for answer, each in zip(answers[:4], good, strict=True):
+        expected = each.upload(Y, 9)
+        assert answer.event == expected.event
+        np.testing.assert_array_equal(answer.values, expected.values)
+    # The kind of error passes, and not its words, which may quote a record.
+    assert answers[4:] == [
+        Failure("client-4", 9, "raised MemoryError"),
+        Failure("client-5", 9, "raised ZeroDivisionError"),
+    ]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_invalid_setting_is_no_clients_fault(workers):
-    clients = [FakeClient(InvalidParameter("gamma", -1, "positive"))] * 2
+    clients = [client(p, InvalidParameter("gamma", -1, "positive")) for p in range(2)]
     with Pool(clients, workers) as pool, pytest.raises(InvalidParameter):
-        pool.uploads(np.zeros((1, 1)), 1)
+        pool.uploads(np.zeros((3, 2)), 1)
 
 
 @pytest.mark.parametrize(("settings", "value"), [({"workers": 0}, 0), ({"backend": "gpus"}, "gpus")])
-def test_bad_workers_are_named(settings, value, make_upload):
+def test_bad_workers_are_named(settings, value):
     with pytest.raises(InvalidParameter) as caught:
-        Pool([FakeClient(make_upload(np.zeros(1)))], **settings)
+        Pool([client(0)], **settings)
     assert caught.value.value == value

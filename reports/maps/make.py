@@ -27,8 +27,9 @@ from dpfedvis.mechanisms import PublishedFedDL
 
 HERE = Path(__file__).parent
 NOTE = """\
-The PCA start of tsne-gram was chosen after seeing MNIST: with the spectral start (`earlier/`, seed 0) CA and NPA were the
-same and NMI .727 (IID) and .743 (by class). The cells were made over several commits; delete `cells/` to make all anew."""
+The PCA start of tsne-gram was chosen after seeing MNIST: with the spectral start (`earlier/`, seed 0) CA and
+NPA were the same and NMI .727 (IID) and .743 (by class). The cells were made over several commits; delete
+`cells/` to make all anew."""
 BANDWIDTHS = [1 / (2 * sigma**2) for sigma in (10, 20, 30, 50)]
 MAPS = ("tsne-nystrom", "tsne-gram", "umap-gram")
 

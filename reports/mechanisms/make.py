@@ -31,9 +31,10 @@ from dpfedvis.mmd import mmd2
 
 HERE = Path(__file__).parent
 NOTE = """\
-Protected mechanisms take plain steps of 1/L, *none* and *heuristic* take momentum. The mean embedding starts around a
-protected mean: chosen after its uniform start had stayed at MMD .586 on MNIST, at every ε, so that its rows are tuned
-on the records that they are scored on. *Thm 6* keeps its landmarks in a public ball, which by itself changes the MMD."""
+Protected mechanisms take plain steps of 1/L, *none* and *heuristic* take momentum. The mean embedding starts
+around a protected mean: chosen after its uniform start had stayed at MMD .586 on MNIST, at every ε, so that its
+rows are tuned on the records that they are scored on. *Thm 6* keeps its landmarks in a public ball, which by
+itself changes the MMD."""
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 DELTA = 1e-5
 

@@ -184,6 +184,17 @@ def distances_into(X: Array, x_norms: Array, Y: Array, y_norms: Array, out: Arra
     np.maximum(out, np.zeros_like(y_norms), out=out)
 
 
+def gaussian_into(X: Array, x_norms: Array, Y: Array, y_norms: Array, gamma: float, out: Array) -> None:
+    """Write exp(−γ‖x − y‖²) into `out`; parameters as in `distances_into`.
+
+    The product carries −γ, which saves the pass over the block that would multiply the distances by it.
+    """
+    np.add(-gamma * x_norms[:, None], -gamma * y_norms, out=out)
+    gemm_into(2.0 * gamma, Y.T, X.T, out.T, transpose_a=True)
+    np.minimum(out, np.zeros_like(y_norms), out=out)
+    np.exp(out, out=out)
+
+
 def gemm_into(alpha: float, a: Array, b: Array, c: Array, *, transpose_a: bool = False) -> None:
     """Add `alpha` · op(a) · op(b) to `c` in place, op(b) being bᵀ when `a` is not transposed.
 

@@ -23,6 +23,7 @@ from dpfedvis.kernels import (
     check_same_features,
     distances_into,
     frame_of,
+    gaussian_into,
     gemm_into,
     mix_into,
     squared_norms,
@@ -231,9 +232,12 @@ def _data_gradient(
         x = frame.place(X[part])
         known = norms[part] if norms is not None and norms.dtype == dtype and frame.centre is None else None
         x_norms = squared_norms(x, "records", known=known, first_row=start)
-        distances = workspace.block(0, len(x), len(Y), dtype)
-        distances_into(x, x_norms, Y, y_norms, distances)
-        weights = _weights(distances, kernel, clip, workspace)
+        weights = workspace.block(0, len(x), len(Y), dtype)
+        if len(kernel.gammas) == 1 and clip is None:
+            gaussian_into(x, x_norms, Y, y_norms, kernel.gammas[0], weights)
+        else:
+            distances_into(x, x_norms, Y, y_norms, weights)
+            weights = _weights(weights, kernel, clip, workspace)
         # Within a block in its dtype, over blocks in float64: the product with Y cancels most of `pulls`.
         totals += weights.sum(axis=0)
         gemm_into(1.0, x.T, weights.T, pulls.T)
@@ -244,9 +248,9 @@ def _data_gradient(
 
 def _weights(distances: Array, kernel: Kernel, clip: float | None, workspace: Workspace) -> Array:
     """Return w/γ̄ of a block of records, clipped, shape (rows, n_y); `distances` is spent."""
-    (rows, columns), dtype, single = distances.shape, distances.dtype, len(kernel.gammas) == 1
-    weights = distances if single and clip is None else workspace.block(1, rows, columns, dtype)
-    scratch = None if single else workspace.block(2, rows, columns, dtype)
+    (rows, columns), dtype = distances.shape, distances.dtype
+    weights = workspace.block(1, rows, columns, dtype)
+    scratch = None if len(kernel.gammas) == 1 else workspace.block(2, rows, columns, dtype)
     mix_into(distances, kernel.gammas, kernel.gradient_coefficients, weights, scratch)
     if clip is not None:
         distances *= weights

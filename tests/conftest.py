@@ -14,17 +14,19 @@ settings.load_profile("normal")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--benchmarks", action="store_true", help="run the speed and memory ratios too")
+    parser.addoption("--full-size", action="store_true", help="with --benchmarks, those of many minutes too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "benchmarks: ratios measured within one run; see `make bench`")
+    config.addinivalue_line("markers", "full_size: a benchmark of many minutes; needs --full-size")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--benchmarks"):
-        return
-    chosen = [item for item in items if item.get_closest_marker("benchmarks") is None]
-    dropped = [item for item in items if item.get_closest_marker("benchmarks") is not None]
+    asked = {"benchmarks": config.getoption("--benchmarks"), "full_size": config.getoption("--full-size")}
+    missing = [name for name, given in asked.items() if not given]
+    dropped = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
     if dropped:
+        chosen = [item for item in items if item not in dropped]
         config.hook.pytest_deselected(items=dropped)
         items[:] = chosen

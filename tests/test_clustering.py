@@ -22,6 +22,7 @@ from dpfedvis.errors import DpfedvisError
 from dpfedvis.estimators import ReleaseUnavailable
 from dpfedvis.kernels import InvalidKernel, Kernel
 from dpfedvis.mechanisms import InputPerturbation
+from dpfedvis.neighbors import TooManyNeighbors
 from dpfedvis.projections import clip_norms
 from dpfedvis.rows import KernelRows
 
@@ -41,8 +42,14 @@ def federated(clients=4, **options):
 
 
 def clustering(**options):
+    """The paper's kernel affinity, unless told otherwise."""
     given = {"n_clusters": 3, "n_landmarks": 20, "mechanism": "none", "rounds": 5, "feddl": {"bounds": (0.0, 1.0)}}
-    return FedSpectralClustering(**{**given, **options})
+    return FedSpectralClustering(**{"affinity": "kernel", **given, **options})
+
+
+def digits(records=300, classes=5, clients=3):
+    X, y = load_digits(n_class=classes, return_X_y=True)
+    return FederatedData.split(X[:records] / 16, y[:records], clients=clients)
 
 
 def factor(gamma=5.0, landmarks=15, seed=1, **options):
@@ -89,8 +96,7 @@ def test_labels_agree_with_scikit_learn_on_the_dense_matrix(data):
     if data == "blobs":
         fed, clusters, gamma = federated(spread=0.12), 3, 8.0
     else:
-        X, y = load_digits(n_class=5, return_X_y=True)
-        fed, clusters, gamma = FederatedData.split(X[:300] / 16, y[:300], clients=3), 5, 0.1
+        fed, clusters, gamma = digits(), 5, 0.1
     estimator = clustering(n_clusters=clusters, gamma=gamma, n_landmarks=60)
     labels = estimator.fit_predict(fed)
     dense = np.maximum(estimator.factor_.left @ estimator.factor_.left.T, 0)
@@ -99,10 +105,54 @@ def test_labels_agree_with_scikit_learn_on_the_dense_matrix(data):
     assert adjusted_rand_score(fed.pooled()[1], labels) > 0.6
 
 
+@pytest.mark.parametrize("neighbors", [10, 15])
+def test_neighbours_give_the_clusters_of_scikit_learn(neighbors):
+    """More landmarks than features: the coordinates keep all distances, so the graph is that of the records."""
+    fed = digits()
+    estimator = clustering(affinity="neighbors", n_clusters=5, n_landmarks=80, n_neighbors=neighbors).fit(fed)
+    X, y = fed.pooled()
+    central = SpectralClustering(5, affinity="nearest_neighbors", n_neighbors=neighbors, random_state=0).fit(X)
+    found, expected = (neighbor_graph(estimator.neighbors_), central.affinity_matrix_.toarray())
+    assert (found != expected).sum() <= 12  # three pairs at equal distances, broken either way
+    assert adjusted_rand_score(central.labels_, estimator.labels_) > 0.97
+    assert adjusted_rand_score(y, estimator.labels_) > 0.8
+
+
+def neighbor_graph(neighbors):
+    """½(A + Aᵀ) record by record."""
+    n = len(neighbors.indices)
+    A = np.eye(n)
+    for record, others in enumerate(neighbors.indices):
+        for other in others:
+            A[record, other] = 1
+    return (A + A.T) / 2
+
+
+def test_the_neighbour_embedding_is_that_of_the_dense_laplacian():
+    estimator = clustering(affinity="neighbors", n_clusters=4).fit(federated(spread=0.2))
+    A = neighbor_graph(estimator.neighbors_)
+    off = A - np.diag(np.diag(A))  # scikit-learn leaves a record's affinity to itself out
+    degrees = off.sum(axis=1)
+    _, vectors = np.linalg.eigh(off / np.sqrt(np.outer(degrees, degrees)))
+    found = estimator.spectral_ * np.sqrt(degrees)[:, None]
+    assert np.sin(subspace_angles(found, vectors[:, ::-1][:, :4])).max() < 1e-5
+
+
+def test_clusters_that_nothing_connects_are_found():
+    fed = federated(spread=0.001)
+    labels = clustering(affinity="neighbors", n_neighbors=4).fit_predict(fed)
+    assert adjusted_rand_score(fed.pooled()[1], labels) == 1.0
+
+
+def test_neighbours_are_the_default():
+    assert FedSpectralClustering().affinity == "neighbors"
+
+
 @pytest.mark.parametrize("clients", [1, 4])
-def test_blobs_are_found(clients):
+@pytest.mark.parametrize("affinity", ["kernel", "neighbors"])
+def test_blobs_are_found(clients, affinity):
     fed = federated(clients=clients)
-    estimator = clustering()
+    estimator = clustering(affinity=affinity)
     labels = estimator.fit_predict(fed)
     assert labels.dtype == np.int64
     assert adjusted_rand_score(fed.pooled()[1], labels) == 1.0
@@ -209,6 +259,8 @@ def test_as_many_clusters_as_records():
         ("release", {"release": "some"}),
         ("tau_x", {"release": "noisy", "budget": BUDGET, "mechanism": "gradient"}),
         ("rank", {"rank": 0}),
+        ("affinity", {"affinity": "cosine"}),
+        ("n_neighbors", {"affinity": "neighbors", "n_neighbors": 1}),
         ("mechanism", {"mechanism": "magic"}),
     ],
 )
@@ -221,6 +273,13 @@ def test_bad_parameters_are_named(name, options):
 def test_more_clusters_than_records_release_nothing():
     estimator = clustering(n_clusters=121)
     with pytest.raises(InvalidParameter, match="at most the number of records, 120"):
+        estimator.fit(federated())
+    assert not hasattr(estimator, "ledger_")
+
+
+def test_more_neighbours_than_records_release_nothing():
+    estimator = clustering(affinity="neighbors", n_neighbors=121)
+    with pytest.raises(TooManyNeighbors, match="121, of 120 records"):
         estimator.fit(federated())
     assert not hasattr(estimator, "ledger_")
 
@@ -255,15 +314,18 @@ def test_exact_kernel_rows_are_unprotected():
     assert estimator.statement_.end_to_end == np.inf
 
 
-def test_perturbed_records_keep_the_budget():
-    estimator = clustering(mechanism=InputPerturbation(tau_x=2.0), budget=BUDGET).fit(federated())
+@pytest.mark.parametrize("affinity", ["kernel", "neighbors"])
+def test_perturbed_records_keep_the_budget(affinity):
+    options = {"mechanism": InputPerturbation(tau_x=2.0), "budget": BUDGET, "affinity": affinity}
+    estimator = clustering(**options).fit(federated())
     assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(2.0, rel=1e-6)
 
 
-def test_noisy_rows_are_coordinates_and_spend_the_budget_with_their_own_sensitivity():
+@pytest.mark.parametrize("affinity", ["kernel", "neighbors"])
+def test_noisy_rows_are_coordinates_and_spend_the_budget_with_their_own_sensitivity(affinity):
     fed = federated()
     options = {"mechanism": "gradient", "budget": BUDGET, "release": "noisy", "tau_x": 0.1, "gamma": 2.0}
-    estimator = clustering(**options).fit(fed)
+    estimator = clustering(affinity=affinity, **options).fit(fed)
     assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(2.0, rel=1e-6)
     rows = [event for event in estimator.ledger_.events() if event.stage == "release"]
     assert all(isinstance(event, GaussianRelease) for event in rows)
@@ -276,9 +338,10 @@ def test_little_noise_changes_few_labels():
     """At an absurd ε and with directions below the noise cut off, the clusters are those of clipped records."""
     fed = federated()
     options = {"mechanism": "gradient", "budget": Budget(1e6, 1e-5), "release": "noisy", "tau_x": 2.0, "rank": 5}
-    labels = clustering(**options).fit_predict(fed)
+    for affinity in ("kernel", "neighbors"):
+        labels = clustering(affinity=affinity, **options).fit_predict(fed)
+        assert adjusted_rand_score(fed.pooled()[1], labels) > 0.9
     assert (clip_norms(fed.pooled()[0], 2.0) == fed.pooled()[0]).all()
-    assert adjusted_rand_score(fed.pooled()[1], labels) > 0.9
 
 
 def test_init_only_stores():

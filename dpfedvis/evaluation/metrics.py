@@ -128,6 +128,33 @@ def neighbor_preservation(X: Array, embedding: Array, ks: Sequence[int] = KS) ->
     return {k: _overlap(true[:, :k], found[:, :k]) for k in ks}
 
 
+def cross_client_accuracy(places: Sequence[Array], labels: Sequence[NDArray[Any]], k: int = 10) -> float:
+    """Mean over clients of the accuracy with which the points of the *other* clients classify a client's own.
+
+    A client that lays out its own records well, but not where the others lay out theirs, scores nothing here.
+
+    Parameters
+    ----------
+    places : sequence of arrays of shape (n_p, 2)
+    labels : sequence of arrays of shape (n_p,)
+    k : int
+        Neighbours that vote.
+    """
+    from sklearn.neighbors import KNeighborsClassifier
+
+    if len(places) < 2 or len(places) != len(labels):
+        raise InvalidParameter("clients", (len(places), len(labels)), "at least 2, each with places and labels")
+    scores = []
+    for own in range(len(places)):
+        others = [client for client in range(len(places)) if client != own]
+        known = np.concatenate([places[client] for client in others])
+        classes = np.concatenate([labels[client] for client in others])
+        if checks.count("k", k) > len(known):
+            raise InvalidParameter("k", k, f"at most {len(known)}, the records of the other clients")
+        scores.append(KNeighborsClassifier(k).fit(known, classes).score(places[own], labels[own]))
+    return float(np.mean(scores))
+
+
 def cluster_scores(y: NDArray[Any], labels: NDArray[Any]) -> dict[str, float]:
     """NMI and ARI of a clustering against the classes."""
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from accounting import Budget, UnprotectedReleaseError, checks
+from accounting import Budget, Ledger, UnprotectedReleaseError, checks
 from accounting.errors import InvalidParameter
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.feddl import FedDL, FedDLResult
-from dpfedvis.federation import Client, Streams, Terms
+from dpfedvis.feddl import Callback, FedDL, FedDLResult
+from dpfedvis.federation import Client, Streams, Terms, Witness
 from dpfedvis.kernels import Array
 from dpfedvis.mechanisms import Mechanism, mechanism
 from dpfedvis.reporting.statement import Statement, state
@@ -30,8 +31,11 @@ _WAYS_OUT = (
 )
 
 
+DEFAULT_LANDMARKS = 500
+
+
 class ReleaseUnavailable(DpfedvisError):
-    """A way of releasing that does not exist yet."""
+    """A way of releasing that does not exist here."""
 
 
 class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
@@ -46,58 +50,81 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         What may be said about privacy, as Markdown (``str(statement_)``) and JSON.
     """
 
-    n_landmarks: int
-    mechanism: Mechanism | str
+    n_landmarks: int | None
+    mechanism: Mechanism | str | None
     budget: Budget | None
-    release: ReleaseMode
+    release: ReleaseMode | None
     rounds: int
     release_share: float
     tau_x: float | None
     random_state: int
     feddl: Mapping[str, Any] | None
+    _watched: Mapping[str, Any] = MappingProxyType({})
+
+    def watch(
+        self, *, witness: Witness | None = None, callbacks: Sequence[Callback] = (), ledger: Ledger | None = None
+    ) -> Self:
+        """Let others look on when this estimator fits; a clone of it has nobody who does.
+
+        Parameters
+        ----------
+        witness : Witness, optional
+            Sees what the server sees, such as `dpfedvis.recording.Recorder`.
+        callbacks : sequence of callables
+            Called with (Round, Y) after each round.
+        ledger : Ledger, optional
+            Where to account, such as a file; by default one in memory.
+        """
+        self._watched = {"witness": witness, "callbacks": tuple(callbacks), "ledger": ledger}
+        return self
 
     def _learn(self, fed: FederatedData, rows: Rows) -> FedDLResult:
         """Run FedDL with room in the budget for the rows, if they are to be noisy."""
         self._check_data(fed)
-        chosen = mechanism(self.mechanism)
+        chosen = self._chosen
         self._check_release(chosen)
         reserve = {rows.what: (checks.probability("release_share", self.release_share), "release")}
         settings: dict[str, Any] = {
-            "landmarks": self.n_landmarks,
+            "landmarks": DEFAULT_LANDMARKS if self.n_landmarks is None else self.n_landmarks,
             "mechanism": chosen,
             "budget": self.budget,
             "rounds": self.rounds,
             "tau_x": self.tau_x,
             "seed": self.random_state,
-            "reserve": reserve if self.release == "noisy" else {},
+            "reserve": reserve if self._mode == "noisy" else {},
         }
         further = dict(self.feddl or {})
         # Sensitivities and the statement rest on the estimator's own parameters: they must be the ones that hold.
         if clash := sorted(settings.keys() & further.keys()):
             raise InvalidParameter("feddl", clash, "without what the estimator has parameters of its own for")
-        result = FedDL(**settings, **further).run(fed)
+        result = FedDL(**settings, **further).run(fed, **self._watched)
+        self._keep(fed, result)
+        return result
+
+    def _keep(self, fed: FederatedData, result: FedDLResult) -> None:
         self.feddl_, self.landmarks_, self.ledger_ = result, result.landmarks, result.ledger
         self._clients = [client.name for client in fed.clients]
         self._slices = fed.index.slices
-        return result
+
+    @property
+    def _mode(self) -> ReleaseMode:
+        """How rows are released."""
+        return "exact" if self.release is None else self.release
+
+    @property
+    def _chosen(self) -> Mechanism:
+        """How landmarks are learned."""
+        return mechanism("gradient" if self.mechanism is None else self.mechanism)
 
     def _check_data(self, fed: FederatedData) -> None:
         if not isinstance(fed, FederatedData):
             raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
 
     def _check_release(self, chosen: Mechanism) -> None:
-        checks.one_of("release", self.release, ("exact", "noisy", "none"))
-        budget = self.budget
-        if self.release == "none":
-            raise ReleaseUnavailable(
-                "release='none' is not available yet: clients cannot place their own records so far"
-            )
-        if (
-            self.release == "exact"
-            and budget is not None
-            and budget.scope == "end-to-end"
-            and chosen.protection != "home"
-        ):
+        release, budget = checks.one_of("release", self._mode, ("exact", "noisy", "none")), self.budget
+        if release == "none":
+            raise ReleaseUnavailable("release='none' is for maps, in which clients can place their own records")
+        if release == "exact" and budget is not None and budget.scope == "end-to-end" and chosen.protection != "home":
             raise UnprotectedReleaseError(
                 what="release='exact'",
                 why="exact rows determine the records",
@@ -106,11 +133,13 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
                 client="every client",
                 hint=_WAYS_OUT,
             )
-        if self.release == "noisy" and (budget is None or budget.scope != "end-to-end"):
+        if release == "noisy" and (budget is None or budget.scope != "end-to-end"):
             raise InvalidParameter("budget", budget, "given, with scope 'end-to-end', for release='noisy'")
-        if self.release == "noisy" and budget is not None and budget.adjacency != "replace-one":
+        if release == "noisy" and budget is not None and budget.adjacency != "replace-one":
             raise InvalidParameter("adjacency", budget.adjacency, "replace-one for one row a record")
-        if self.release == "noisy" and self.tau_x is None:
+        if release == "noisy" and budget is not None and budget.unit != "record":
+            raise InvalidParameter("unit of the budget", budget.unit, "record for one row a record")
+        if release == "noisy" and self.tau_x is None:
             raise InvalidParameter(
                 "tau_x", None, "given, as a public bound on the norm of records, for release='noisy'"
             )
@@ -120,8 +149,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         result, uploads = self.feddl_, []
         for client in clients:
             event = None
-            if self.release == "noisy" and result.plan is not None and self.tau_x is not None:
-                delta = rows.sensitivity(self.tau_x, self.n_landmarks, result.setting.adjacency)
+            if self._mode == "noisy" and result.plan is not None and self.tau_x is not None:
+                delta = rows.sensitivity(self.tau_x, len(self.landmarks_), result.setting.adjacency)
                 # Neighbours differ in one row, so that rounding counts for its values only.
                 event = result.plan.event(
                     rows.what, client.terms.name, sensitivity=delta, size=rows.width(self.landmarks_)
@@ -133,9 +162,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
     def _row_noise(self, rows: Rows) -> float:
         """Standard deviation of the noise that the rows will carry."""
         plan = self.feddl_.plan
-        if self.release != "noisy" or plan is None or self.tau_x is None:
+        if self._mode != "noisy" or plan is None or self.tau_x is None:
             return 0.0
-        delta = rows.sensitivity(self.tau_x, self.n_landmarks, self.feddl_.setting.adjacency)
+        delta = rows.sensitivity(self.tau_x, len(self.landmarks_), self.feddl_.setting.adjacency)
         return plan.multipliers[rows.what].sigma * delta
 
     def _newcomer(self, X: Array, name: str) -> Client:
@@ -144,7 +173,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         if name in result.ledger.clients:
             raise InvalidParameter("name", name, "new: a client of this name has released before")
         terms = Terms(len(result.ledger.clients), name, float(len(X)), 0.0, 1, None)
-        if mechanism(self.mechanism).protection == "home":
+        if self._chosen.protection == "home":
             raise ReleaseUnavailable("a client cannot join after input perturbation: its records were not perturbed")
         streams = Streams(self.random_state)
         noise = result.plan.noise if result.plan is not None else "seeded"
@@ -160,8 +189,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         result = self.feddl_
         return {
             "estimator": type(self).__name__,
-            "mechanism": mechanism(self.mechanism).name,
-            "release": self.release,
+            "mechanism": self._chosen.name,
+            "release": self._mode,
             "clients": len(self._clients),
             "landmarks": len(self.landmarks_),
             "rounds": self.rounds,

@@ -55,6 +55,8 @@ class FedDLResult:
     clients : tuple of Client
         The simulated clients, with their records: for what they release next, not for the server.
     door : Door
+    start : array of shape (n_y, m)
+        Y⁰, which the first round's uploads were computed at.
     """
 
     landmarks: Array
@@ -65,6 +67,7 @@ class FedDLResult:
     failures: tuple[Failure, ...]
     clients: tuple[Client, ...]
     door: Door
+    start: Array
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,7 +94,7 @@ class FedDL:
         Of the server and of local steps: by default 1/L, which the kernel and n_y determine. Adam's is its own, by
         default 0.1, and leaves local steps at 1/L.
     weights : {"records", "equal"}
-        ω_p = n_p/n or 1/P.
+        ω_p = n_p/n or 1/P; the latter in any case where the unit of the budget is a whole client, whose n_p is private.
     sampling_rate : float, optional
         Poisson sampling of records in each round; needs add-remove adjacency.
     public_records : int, optional
@@ -254,4 +257,5 @@ class FedDL:
             (*preparation.failures, *federation.failures),
             tuple(federation.clients),
             door,
+            preparation.start,
         )

@@ -1,0 +1,287 @@
+"""The noise-and-accounting audit: canaries of exactly the stated sensitivity in the mechanism's own noise path.
+
+Plan, noise multipliers, clients, noise streams, door and ledger are those of a run. Only what a client computes is
+replaced: record i adds ±Δ/2 to a coordinate of its own, by the toss of its coin, so that exchanging it for its
+opposite moves the upload by the stated Δ. One run hosts thousands of such games, as their coordinates are orthogonal.
+It finds too little noise, noise used twice and releases that were not counted. It takes the stated sensitivity for
+granted: that is for the audit with records (`attacks.auditing.records`).
+
+The sign of every canary alternates from round to round. Noise that repeats itself then cancels while the canary adds
+up; with a constant sign both would add up, and the fault would go unseen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Budget, Event, GaussianRelease, Ledger, checks
+from accounting.errors import InvalidParameter
+from attacks.auditing.claims import Claim
+from attacks.auditing.games import audit_games
+from attacks.auditing.result import AuditResult
+from attacks.auditing.uploads import scores_of
+from dpfedvis.federation import Door, Federation, Streams
+from dpfedvis.kernels import Array, Kernel
+from dpfedvis.mechanisms import Local, Mechanism, Message, Step
+from dpfedvis.optimisers import Optimiser
+from dpfedvis.plan import HOME, plan_run, terms_of_clients
+from dpfedvis.setting import Setting
+
+Progress = Callable[[int, int], None]
+Places = NDArray[np.int64]
+
+_COINS = 0x434F494E  # keeps the coins apart from every noise stream of the same seed
+_AT_LEAST = 20  # games, so that both sides of the coin come up
+
+
+class CanaryUpload:
+    """A mechanism in all but its message: a record (s, i, 0, …), s = ±1, adds sΔ/2 to coordinate i of the upload.
+
+    Replacing it by its opposite moves that one coordinate by Δ, so that the inner mechanism's sensitivity is exact
+    here. Of the server's Y only the sign is used, which is that of the round.
+
+    Parameters
+    ----------
+    inner : Mechanism
+        Whose sensitivity, protection, trust and shape these are.
+    """
+
+    def __init__(self, inner: Mechanism) -> None:
+        self.inner = inner
+        self.name, self.what, self.stage, self.why = inner.name, inner.what, inner.stage, inner.why
+        self.trust, self.protection, self.projection = inner.trust, inner.protection, inner.projection
+        self.local_steps = inner.local_steps
+
+    def uploads(self, rounds: int) -> int:
+        """As the inner mechanism."""
+        return self.inner.uploads(rounds)
+
+    def shape(self, setting: Setting) -> tuple[int, ...]:
+        """As the inner mechanism."""
+        return self.inner.shape(setting)
+
+    def sensitivity(self, setting: Setting, records: float) -> float | None:
+        """As the inner mechanism states it."""
+        return self.inner.sensitivity(setting, records)
+
+    def records(self, signs: Array, coordinates: Places, setting: Setting) -> Array:
+        """Return the records of one client, shape (canaries, m)."""
+        records = np.zeros((len(signs), setting.features), dtype=np.float32)
+        records[:, 0], records[:, 1] = signs, coordinates
+        return records
+
+    def prepare(self, records: Array) -> Array:
+        """Leave the records as they are: they are signs and places."""
+        return records
+
+    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+        """Place the canaries."""
+        values = np.zeros(math.prod(self.shape(setting)), dtype=Y.dtype)
+        delta = checks.positive("sensitivity", self.sensitivity(setting, local.denominator) or 0.0)
+        values[local.records[:, 1].astype(np.int64)] = Y.flat[0] * delta / 2 * local.records[:, 0]
+        return Message(values.reshape(self.shape(setting)))
+
+    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+        """Turn the sign over."""
+        return Step(-Y)
+
+
+class CanaryAtHome(CanaryUpload):
+    """The same for noise on the records themselves: record i is (±Δ/2, 0, …), and the upload shows what became of it.
+
+    What is computed from perturbed records is post-processing, so that it may be anything: here the first feature of
+    each, in its place.
+    """
+
+    def records(self, signs: Array, coordinates: Places, setting: Setting) -> Array:
+        """Return the records of one client, shape (canaries, m)."""
+        records = np.zeros((len(signs), setting.features), dtype=np.float32)
+        records[:, 0] = signs * (self.sensitivity(setting, len(signs)) or 0.0) / 2
+        return records
+
+    def prepare(self, records: Array) -> Array:
+        """Clip as the inner mechanism does."""
+        return self.inner.prepare(records)
+
+    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+        """Show the first feature of each perturbed record."""
+        values = np.zeros(math.prod(self.shape(setting)), dtype=Y.dtype)
+        values[: len(local.records)] = local.records[:, 0]
+        return Message(values.reshape(self.shape(setting)))
+
+
+class _Tally:
+    """A witness that adds up the log-likelihood ratio of every canary and keeps nothing else."""
+
+    def __init__(self, ledger: Ledger, coordinates: dict[str, Places]) -> None:
+        self._ledger, self._coordinates = ledger, coordinates
+        self._home: dict[str, GaussianRelease] = {}
+        self.ratios = {client: np.zeros(len(each)) for client, each in coordinates.items()}
+
+    def __call__(self, events: Sequence[Event], values: Array) -> None:
+        flat = values.reshape(-1)
+        for event in events:
+            sign = _sign(event.round)
+            if not isinstance(event, GaussianRelease):
+                event, sign = self._at_home(event.client), 1.0
+            ours = flat[self._coordinates[event.client]].astype(np.float64)
+            self.ratios[event.client] += sign * event.sensitivity / event.sigma**2 * ours
+
+    def _at_home(self, client: str) -> GaussianRelease:
+        """Return the event of the client's perturbation at home, which is in the ledger before the first upload."""
+        if not self._home:
+            events = self._ledger.events(what=HOME)
+            self._home = {event.client: event for event in events if isinstance(event, GaussianRelease)}
+        return self._home[client]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseAudit:
+    """Settings of the audit; `run` runs it.
+
+    Parameters
+    ----------
+    canaries : int
+        Games in one run, dealt evenly to the clients. Each needs a coordinate of its own: of its client's upload, or of
+        the sum where only that is seen.
+    rounds, landmarks, local_steps : int
+        S, n_y and Q.
+    features : int, optional
+        m; by default as many as the canaries need.
+    clients : int
+    gamma : float
+        Kernel width; sensitivity and noise scale with it alike.
+    noise : {"seeded", "system", "discrete"}
+    streams : Streams, optional
+        Where seeded noise comes from; by default those of a run with this seed.
+    seed : int
+    confidence : float
+        Of each bound.
+    progress : callable, optional
+        Called with (rounds done, rounds).
+    """
+
+    canaries: int = 10_000
+    rounds: int = 50
+    landmarks: int = 100
+    local_steps: int = 1
+    features: int | None = None
+    clients: int = 5
+    gamma: float = 1.0
+    noise: str = "seeded"
+    streams: Streams | None = None
+    seed: int = 0
+    confidence: float = 0.95
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        checks.at_least("canaries", self.canaries, _AT_LEAST)
+        for name in ("rounds", "landmarks", "local_steps", "clients"):
+            checks.count(name, getattr(self, name))
+        if self.features is not None:
+            checks.at_least("features", self.features, 2)
+        checks.positive("gamma", self.gamma)
+        checks.at_least("seed", self.seed, 0)
+        checks.probability("confidence", self.confidence)
+
+    def run(self, mechanism: Mechanism, budget: Budget | None) -> AuditResult:
+        """Audit one mechanism at one budget.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+            One that protects: without noise and a claim there is nothing to audit here.
+        budget : Budget
+            Replace-one.
+        """
+        if mechanism.protection == "none":
+            raise InvalidParameter("mechanism", mechanism.name, "one that protects, for the noise audit")
+        if budget is None:
+            raise InvalidParameter("budget", None, f"given: mechanism {mechanism.name!r} protects what it uploads")
+        if budget.adjacency != "replace-one":
+            raise InvalidParameter("adjacency", budget.adjacency, "replace-one: a canary is one of two records")
+        at_home = mechanism.protection == "home"
+        canary = CanaryAtHome(mechanism) if at_home else CanaryUpload(mechanism)
+        # Noise that is added once is seen once: later uploads would repeat it.
+        rounds = 1 if at_home else canary.uploads(self.rounds)
+        shared = mechanism.trust != "local"
+        setting = self._setting(shared=shared)
+        places = self._places(math.prod(canary.shape(setting)), shared=shared)
+        tossed = np.random.default_rng([self.seed, _COINS]).random(self.canaries) < 0.5
+        signs = np.split(np.where(tossed, 1.0, -1.0), np.cumsum([len(each) for each in places])[:-1])
+        names = [f"client-{index}" for index in range(self.clients)]
+        sizes = [float(len(each)) for each in places]
+
+        ledger = Ledger(budget=budget)
+        tally = _Tally(ledger, dict(zip(names, places, strict=True)))
+        plan = plan_run(budget, canary, self.rounds, None, self.noise, {})
+        weights = [size / self.canaries for size in sizes]
+        terms = terms_of_clients(plan, canary, setting, names, sizes, weights)
+        records = [canary.records(ours, where, setting) for ours, where in zip(signs, places, strict=True)]
+        streams = Streams(self.seed) if self.streams is None else self.streams
+        federation = Federation(records, terms, canary, setting, Door(ledger, tally), streams, self.noise)
+        try:
+            for number in range(1, rounds + 1):
+                Y = np.full((setting.landmarks, setting.features), _sign(number), dtype=np.float32)
+                federation.average(Y, number)
+                if self.progress is not None:
+                    self.progress(number, rounds)
+        finally:
+            federation.close()
+        claim = Claim.of_ledger(ledger, budget.delta)
+        scores, threshold = scores_of(np.concatenate([tally.ratios[name] for name in names]), claim)
+        return audit_games(
+            scores[tossed],
+            scores[~tossed],
+            claim,
+            threshold=threshold,
+            confidence=self.confidence,
+            title=f"{mechanism.name}, noise and accounting",
+            seen=(
+                "every upload that passed the door; a canary is a vector of the stated sensitivity in a coordinate of "
+                "its own, with a sign that alternates between rounds."
+            ),
+            facts=self._facts(mechanism, rounds, setting, canary),
+        )
+
+    def _setting(self, *, shared: bool) -> Setting:
+        kernel = Kernel.gaussian(self.gamma)
+        each = self.canaries if shared else math.ceil(self.canaries / self.clients)
+        features = max(2, math.ceil(each / self.landmarks)) if self.features is None else self.features
+        setting = Setting(kernel, self.landmarks, features, self.rounds, self.local_steps, step_size=1.0)
+        return Setting(
+            kernel, self.landmarks, features, self.rounds, self.local_steps, step_size=1 / setting.smoothness
+        )
+
+    def _places(self, size: int, *, shared: bool) -> list[Places]:
+        """Return the coordinates of each client's canaries: apart where all clients share one sum."""
+        room = size if shared else size * self.clients
+        if self.canaries > room:
+            raise InvalidParameter("canaries", self.canaries, f"at most {room}, one for each coordinate that is seen")
+        if self.canaries < self.clients:
+            raise InvalidParameter("clients", self.clients, f"at most the number of canaries, {self.canaries}")
+        dealt: list[Places] = np.array_split(np.arange(self.canaries, dtype=np.int64), self.clients)
+        return dealt if shared else [each - each[0] for each in dealt]
+
+    def _facts(
+        self, mechanism: Mechanism, rounds: int, setting: Setting, canary: CanaryUpload
+    ) -> dict[str, str | int | float]:
+        return {
+            "level": "noise",
+            "mechanism": mechanism.name,
+            "trust": mechanism.trust,
+            "noise": self.noise,
+            "rounds": rounds,
+            "clients": self.clients,
+            "coordinates": math.prod(canary.shape(setting)),
+            "seed": self.seed,
+        }
+
+
+def _sign(number: int | None) -> float:
+    return 1.0 if number is None or number % 2 else -1.0

@@ -1,0 +1,197 @@
+"""Scores from what passed the door: likelihood ratios over all uploads of a client, of one stage or of many.
+
+Works on anything that has events and values: what a `Watcher` saw, or the uploads of a `dpfedvis.recording.Recording`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.special import expit
+
+from accounting import Event, GaussianRelease, Unprotected
+from accounting.errors import InvalidParameter
+from attacks.auditing.claims import Claim
+from attacks.auditing.games import audit_games
+from attacks.auditing.result import AuditResult
+from dpfedvis.kernels import Array
+
+_EXACT = 1e-6  # stands in for no noise at all, as a share of the distance between the two hypotheses
+
+
+class Seen(Protocol):
+    """What passed the door once: an array, and one event, or those of all clients whose sum it is."""
+
+    @property
+    def events(self) -> Sequence[Event]: ...
+
+    @property
+    def values(self) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An upload kept in memory."""
+
+    events: tuple[Event, ...]
+    values: Array
+
+
+@dataclass
+class Watcher:
+    """A witness of the door that keeps everything in memory."""
+
+    seen: list[Watched] = field(default_factory=list)
+
+    def __call__(self, events: Sequence[Event], values: Array) -> None:
+        """Keep a copy."""
+        self.seen.append(Watched(tuple(events), np.array(values)))
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one client would upload without noise, under each side of its coin.
+
+    Parameters
+    ----------
+    inside, outside : arrays of the upload's shape
+        Where only a weighted sum is seen, weighted as in the sum.
+    noise_inside, noise_outside : float
+        Scale of noise that the client adds itself, for uploads whose events state none; 0 for exact uploads.
+    """
+
+    inside: Array
+    outside: Array
+    noise_inside: float = 0.0
+    noise_outside: float = 0.0
+
+
+class Predictor(Protocol):
+    """The plug-in point: the adversary's model of one client's upload. None leaves an upload out, which is allowed."""
+
+    def __call__(self, event: Event) -> Prediction | None: ...
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the uploads say about each client's coin.
+
+    Parameters
+    ----------
+    ratios : dict of str to float
+        Log-likelihood ratio of "in" against "out" by client.
+    distance : dict of str to float
+        √Σ ‖in − out‖²/σ² over the protected uploads used: the μ that the canary has without any sensitivity bound.
+    """
+
+    ratios: dict[str, float]
+    distance: dict[str, float]
+
+
+def weigh(seen: Iterable[Seen], predict: Predictor) -> Evidence:
+    """Return the log-likelihood ratios of all clients.
+
+    With noise N(0, σ²I) the ratio of one upload u is ⟨u − (a + b)/2, a − b⟩/σ² for the predictions a and b. Ratios of
+    several uploads add up, also where a later one depends on earlier ones, since each is conditional on what was seen
+    before. In a sum of clients the others stand at the middle of their own two predictions: exact where the canaries
+    are orthogonal, a weaker and still valid score otherwise. Post-processing is left out, as it tells nothing new.
+    """
+    ratios: defaultdict[str, float] = defaultdict(float)
+    squares: defaultdict[str, float] = defaultdict(float)
+    for upload in seen:
+        predictions = [predict(event) for event in upload.events]
+        pairs = [(event, each) for event, each in zip(upload.events, predictions, strict=True) if each is not None]
+        if len(pairs) < len(upload.events):
+            continue
+        values = np.asarray(upload.values, dtype=np.float64)
+        middle = np.sum([(each.inside.astype(np.float64) + each.outside) / 2 for _, each in pairs], axis=0)
+        for event, each in pairs:
+            difference = each.inside.astype(np.float64) - each.outside
+            if isinstance(event, GaussianRelease):
+                ratios[event.client] += float(np.vdot(values - middle, difference)) / event.sigma**2
+                squares[event.client] += float(np.vdot(difference, difference)) / event.sigma**2
+            elif isinstance(event, Unprotected):
+                ratios[event.client] += _unprotected_ratio(values, each, float(np.linalg.norm(difference)))
+    return Evidence(dict(ratios), {client: math.sqrt(square) for client, square in squares.items()})
+
+
+def audit_uploads(
+    seen: Iterable[Seen],
+    predict: Predictor,
+    coins: Mapping[str, bool],
+    claim: Claim,
+    *,
+    confidence: float = 0.95,
+    title: str = "uploads",
+    description: str = "all uploads of each client",
+    facts: Mapping[str, Any] | None = None,
+) -> AuditResult:
+    """Audit everything that a set of clients uploaded as one mechanism: each client hosts one game.
+
+    Clients hold disjoint records, so that the games of different clients are neighbours of one and the same data set,
+    and noise of different clients is independent.
+
+    Parameters
+    ----------
+    seen : iterable of Seen
+        A watcher's or a recording's uploads, of any number of stages.
+    predict : Predictor
+    coins : mapping of str to bool
+        Name of each client with a canary → whether it holds the "in" record.
+    claim : Claim
+        Such as `Claim.of_ledger`.
+    confidence, title, facts
+        As in `audit_games`.
+    description : str
+        What was seen, for the result.
+
+    Notes
+    -----
+    The threshold is at a log-likelihood ratio of 0, whatever the run shows. With a μ the scores are the ratios over μ,
+    shifted by μ/2, so that under the claim they are N(0, 1) out and N(μ, 1) in at most; without one they are the
+    probability of "in".
+    """
+    evidence = weigh(seen, predict)
+    missing = [client for client in coins if client not in evidence.ratios]
+    if missing:
+        raise InvalidParameter("uploads", f"none of {missing[0]}", "at least one with a prediction for every canary")
+    facts = dict(facts or {})
+    if claim.mu is not None and evidence.distance:
+        facts["reach"] = max(evidence.distance.values()) / claim.mu
+    ratios = np.array([evidence.ratios[client] for client in coins])
+    tossed = np.array(list(coins.values()), dtype=bool)
+    scores, threshold = scores_of(ratios, claim)
+    return audit_games(
+        scores[tossed],
+        scores[~tossed],
+        claim,
+        threshold=threshold,
+        confidence=confidence,
+        title=title,
+        seen=description,
+        facts=facts,
+    )
+
+
+def scores_of(ratios: Array, claim: Claim) -> tuple[Array, float]:
+    """Return scores in the units of the claim, and the threshold that stands for a ratio of 0."""
+    if claim.mu is None:
+        return expit(ratios), 0.5
+    return ratios / claim.mu + claim.mu / 2, claim.mu / 2
+
+
+def _unprotected_ratio(values: Array, pair: Prediction, distance: float) -> float:
+    """Log-likelihood ratio where the two sides may differ in the scale of their noise, too."""
+    logs = []
+    for mean, noise in ((pair.inside, pair.noise_inside), (pair.outside, pair.noise_outside)):
+        scale = max(noise, _EXACT * distance)
+        if scale == 0:
+            return 0.0  # the two sides are the same
+        residual = (values - mean) / scale
+        logs.append(-0.5 * float(np.vdot(residual, residual)) - values.size * math.log(scale))
+    return logs[0] - logs[1]

@@ -1,0 +1,97 @@
+"""Exposure of the records of a recorded run by its last landmarks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from attacks.exposure import Exposure, OwnerView, exposure, most_exposed
+from attacks.kinds import NothingToAttack, Truth
+from attacks.roc import Limit
+from dpfedvis.recording import Recording
+from dpfedvis.reporting.figures import save_png
+
+
+@dataclass(frozen=True, eq=False)
+class ExposureReport:
+    """What the landmarks show.
+
+    Parameters
+    ----------
+    found : Exposure
+    control : Exposure
+        The same for the landmarks before the first round. They have seen no record, so a finding here says that the
+        fresh records differ from those of the run, and that `found` may mean no more.
+    limit : Limit
+        Of everything that the landmarks were made from.
+    owners : tuple of OwnerView
+        One for each client, for its eyes only; in no public output.
+    """
+
+    found: Exposure
+    control: Exposure
+    limit: Limit
+    owners: tuple[OwnerView, ...]
+
+    @property
+    def summary(self) -> Mapping[str, float | None]:
+        """Numbers for tables."""
+        return self.found.summary
+
+    def to_json(self) -> str:
+        """Return the public numbers."""
+        values = {"kind": "exposure", **self.found.to_dict(), "control": self.control.to_dict()}
+        values["limit"] = self.limit.to_dict()
+        return json.dumps(values, indent=2, allow_nan=False)
+
+    def markdown(self) -> str:
+        """Return the public page."""
+        found = self.found
+        verdict = ("nearer" if found.p_value < 0.01 else "no nearer") + " to the records than chance explains"
+        lines = [
+            "# Exposure",
+            "",
+            f"{found.landmarks} landmarks, {found.records} records behind them and as many fresh records of the same",
+            f"data set. The landmarks are {verdict}. Which records are the most exposed is told to their owners only.",
+            "",
+            "![Distances of landmarks to the nearest record and the nearest fresh record](exposure.png)",
+            "",
+            "| | |",
+            "|---|---|",
+            f"| landmarks whose nearest neighbour is a record and no fresh one (½ by chance, 95 %) | {found.share} |",
+            f"| p-value, exact, one-sided, labels exchanged | {found.p_value:.3g} |",
+            f"| control: p-value of the landmarks before the first round | {self.control.p_value:.3g} |",
+            f"| median distance to the nearest record | {np.median(found.to_records):.4g} |",
+            f"| median distance to the nearest fresh record | {np.median(found.to_fresh):.4g} |",
+            f"| a hidden attribute is guessed better for a record than for a fresh one (½ by chance, 95 %) | "
+            f"{found.attributes} |",
+            f"| largest AUC between a record and a fresh one that the guarantee allows | {self.limit.auc():.4g} |",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def figure(self, path: Path) -> None:
+        """Draw the distance to the nearest record against that to the nearest fresh one, for each landmark."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5, 5), layout="constrained")
+        axes = figure.add_subplot()
+        axes.scatter(self.found.to_fresh, self.found.to_records, s=8, linewidths=0)
+        axes.axline((0, 0), slope=1, color="0.7", zorder=0)
+        axes.set(xlabel="distance to the nearest fresh record", ylabel="distance to the nearest record", xlim=0, ylim=0)
+        save_png(figure, path)
+
+
+def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> ExposureReport:
+    """Hold the last landmarks of a run against its records and against fresh ones."""
+    if truth.fresh is None or len(truth.fresh) < 2:
+        raise NothingToAttack("exposure needs records of the data set that took no part in the run, and there are none")
+    found = exposure(recording.landmarks, truth.pooled, truth.fresh, rng=rng)
+    control = exposure(recording.trajectory[0], truth.pooled, truth.fresh, rng=rng)
+    owners = [most_exposed(each.name, recording.landmarks, each.X) for each in truth.fed.clients if len(each.X) > 1]
+    with recording.ledger() as ledger:
+        limit = Limit.of_ledger(ledger, 1e-5, rows=False)
+    return ExposureReport(found, control, limit, tuple(owners))

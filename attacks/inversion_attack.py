@@ -1,0 +1,177 @@
+"""Gradient inversion on a recorded run: the smallest clients, from all gradients that the server saw of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attacks.gradients import Float64, NothingToSee
+from attacks.inversion import Prior, invert_gradient
+from attacks.inversion_score import error_floor, information, score_inversion
+from attacks.kinds import NothingToAttack, Truth
+from attacks.views import contribution_of, gradients_of
+from dpfedvis.recording import Recording
+from dpfedvis.reporting.figures import save_png
+
+LARGEST, CLIENTS, ROUNDS, STARTS = 16, 4, 20, 4
+
+
+@dataclass(frozen=True)
+class InvertedClient:
+    """One client, and how near the inversion came to its records.
+
+    Parameters
+    ----------
+    client : str
+    records, rounds : int
+        n_p, and how many gradients were used.
+    sigma : float
+        Noise on each, as the ledger states it; 0 for none.
+    ratio : float
+        Root mean square error over that of a trivial guess: 0 is exact, 1 is no better than guessing.
+    recovered : float
+        Share of records with an error below a tenth of the trivial one.
+    floor : float
+        Least ratio that anyone could reach on average, for Gaussian records of the same covariance; 0 without noise.
+    misfit : float
+        See `attacks.inversion.Inversion`.
+    """
+
+    client: str
+    records: int
+    rounds: int
+    sigma: float
+    ratio: float
+    recovered: float
+    floor: float
+    misfit: float
+
+
+@dataclass(frozen=True)
+class InversionReport:
+    """What came of it.
+
+    Parameters
+    ----------
+    clients : tuple of InvertedClient
+    guess : str
+        What the trivial guess is.
+    """
+
+    clients: tuple[InvertedClient, ...]
+    guess: str
+
+    @property
+    def summary(self) -> Mapping[str, float | None]:
+        """Means over clients."""
+        return {
+            name: float(np.mean([getattr(each, field) for each in self.clients]))
+            for name, field in (("error ratio", "ratio"), ("floor", "floor"), ("recovered", "recovered"))
+        }
+
+    def to_json(self) -> str:
+        """Return the scores; recovered records are in no output."""
+        values: dict[str, Any] = {"kind": "inversion", "clients": [asdict(each) for each in self.clients]}
+        return json.dumps({**values, "trivial_guess": self.guess, **self.summary}, indent=2, allow_nan=False)
+
+    def markdown(self) -> str:
+        """Return a page."""
+        lines = [
+            "# Gradient inversion",
+            "",
+            "Records of the smallest clients from their gradients: the lines through the landmarks for one record, the",
+            f"posterior mode for several. The error is relative to that of a trivial guess, {self.guess}:",
+            "0 is exact, 1 is no better than guessing. The floor is the least that anyone could reach on average",
+            "through this noise, for Gaussian records of the same covariance (Van Trees).",
+            "",
+            "![Error of each client](inversion.png)",
+            "",
+            "| client | records | rounds | σ | error | floor | recovered |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for each in self.clients:
+            lines.append(
+                f"| {each.client} | {each.records} | {each.rounds} | {each.sigma:.3g} | {each.ratio:.3g} | "
+                f"{each.floor:.3g} | {each.recovered:.0%} |"
+            )
+        return "\n".join(lines) + "\n"
+
+    def figure(self, path: Path) -> None:
+        """Draw error and floor of each client."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(1.5 + len(self.clients), 4), layout="constrained")
+        axes = figure.add_subplot()
+        places = np.arange(len(self.clients))
+        axes.bar(places, [each.ratio for each in self.clients], color="C0", label="error")
+        axes.scatter(places, [each.floor for each in self.clients], color="C1", marker="_", s=300, label="floor")
+        axes.axhline(1, color="0.6", linestyle="--")
+        axes.set_xticks(places, [f"{each.client}\nn = {each.records}" for each in self.clients])
+        axes.set_ylabel("error / error of the trivial guess")
+        axes.legend(frameon=False)
+        save_png(figure, path)
+
+
+def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> InversionReport:
+    """Invert the gradients of the smallest clients.
+
+    The adversary expects records to be like the last landmarks, which it knows. The trivial guess, and the covariance
+    of the floor, come from fresh records where there are some, else from the records of all other clients.
+    """
+    contribution = contribution_of(recording)
+    if contribution.clip is not None:
+        raise NothingToAttack("inversion has no model of clipped gradients")
+    if recording.setting.sampling_rate is not None:
+        raise NothingToAttack("inversion needs the same records in every round, and the run samples them")
+    small = sorted(
+        (each for each in recording.clients if each.denominator <= LARGEST), key=lambda each: each.denominator
+    )
+    if not small:
+        least = min(each.denominator for each in recording.clients)
+        raise NothingToAttack(f"inversion is for clients of at most {LARGEST} records; the smallest here has {least:g}")
+    found = []
+    for client in small[:CLIENTS]:
+        seen, records = gradients_of(recording, client.name, rounds=ROUNDS), truth.client(client.name)
+        others = _others(truth, client.name)
+        try:
+            inverted = invert_gradient(
+                seen,
+                contribution.kernel,
+                records=len(records),
+                denominator=client.denominator,
+                prior=Prior.of(recording.landmarks),
+                starts=STARTS,
+                rng=rng,
+            )
+        except NothingToSee as error:
+            raise NothingToAttack(str(error)) from error
+        score = score_inversion(inverted.records, records, others.mean(axis=0))
+        noise, floor = [each.sigma for each in seen], 0.0
+        if min(noise) > 0 and len(others) > 1:
+            lam = information(
+                [(len(each.landmarks), each.sigma) for each in seen], contribution.kernel, client.denominator
+            )
+            floor = error_floor(lam, np.maximum(np.linalg.eigvalsh(np.cov(others.T)), 0))
+        sigma = math.sqrt(float(np.mean(np.square(noise))))
+        found.append(
+            InvertedClient(
+                client.name, len(records), len(seen), sigma, score.ratio, score.recovered, floor, inverted.misfit
+            )
+        )
+    source = "fresh records of the data set" if truth.fresh is not None else "records of the other clients"
+    return InversionReport(tuple(found), f"the mean of {source}")
+
+
+def _others(truth: Truth, client: str) -> Float64:
+    if truth.fresh is not None and len(truth.fresh):
+        return np.asarray(truth.fresh, dtype=np.float64)
+    others = [each.X for each in truth.fed.clients if each.name != client]
+    if not others:
+        raise NothingToAttack("inversion of a run of one client has no other records to make a trivial guess from")
+    return np.concatenate(others).astype(np.float64)

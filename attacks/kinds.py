@@ -1,0 +1,101 @@
+"""The plug-in point of attacks: what each gets, what it returns, and the names that the command line knows.
+
+An attack is a function of a `Recording`, which is all that an honest-but-curious server has, and of the `Truth`, which
+it may use for nothing but its score. `KINDS` says where each lives; they are imported when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from accounting import checks
+from dpfedvis.data import FederatedData
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.kernels import Array
+from dpfedvis.recording import Recording
+
+KINDS: dict[str, str] = {
+    "reconstruction": "attacks.reconstruction_attack",
+    "inversion": "attacks.inversion_attack",
+    "membership": "attacks.membership_attack",
+    "exposure": "attacks.exposure_attack",
+}
+
+
+class NothingToAttack(DpfedvisError):
+    """The run released nothing that this attack works on; the message says what it would need."""
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What the simulated clients hold: for scoring, and for nothing else.
+
+    Parameters
+    ----------
+    fed : FederatedData
+        The records of the run, as dealt to its clients.
+    fresh : array of shape (f, m), optional
+        Records of the same data set that took no part in the run, if there are any.
+    image_shape : tuple of int, optional
+        Of one record, where records are images.
+    """
+
+    fed: FederatedData
+    fresh: Array | None = None
+    image_shape: tuple[int, ...] | None = None
+
+    @cached_property
+    def pooled(self) -> Array:
+        """All records in the order of the clients, shape (n, m): the order of rows and of the map."""
+        return self.fed.pooled()[0]
+
+    def client(self, name: str) -> Array:
+        """Return the records of one client, shape (n_p, m)."""
+        for each in self.fed.clients:
+            if each.name == name:
+                return each.X
+        raise KeyError(name)
+
+
+class Result(Protocol):
+    """What an attack found out, scored."""
+
+    @property
+    def summary(self) -> Mapping[str, float | None]:
+        """A few numbers for tables, by name; None where a number has no meaning."""
+
+    def to_json(self) -> str:
+        """Everything, as JSON without infinities or NaN."""
+
+    def markdown(self) -> str:
+        """A page, with a heading, that says what was tried, what came out, and what the noise allows at most."""
+
+    def figure(self, path: Path) -> None:
+        """Draw a PNG."""
+
+
+class Attack(Protocol):
+    """An attack: ``attack`` of its module."""
+
+    def __call__(self, recording: Recording, truth: Truth, rng: np.random.Generator) -> Result:
+        """Attack the recording, score against the truth; raises `NothingToAttack`."""
+
+
+def available() -> tuple[str, ...]:
+    """Names of the attacks that are there."""
+    return tuple(name for name, module in KINDS.items() if find_spec(module) is not None)
+
+
+def kind(name: str) -> Attack:
+    """Return the attack of this name."""
+    checks.one_of("kind", name, available())
+    attack: Attack = import_module(KINDS[name]).attack
+    return attack

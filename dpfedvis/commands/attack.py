@@ -1,0 +1,125 @@
+"""`dpfedvis attack`: what an honest-but-curious server can find out from a recorded run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpfedvis.errors import DpfedvisError
+
+if TYPE_CHECKING:
+    from attacks.kinds import Result, Truth
+
+_EXAMPLE = """\
+example:
+  dpfedvis attack --run runs/first --kind reconstruction
+
+An attack sees the run's folder only: uploads, ledger, landmarks, map. The records are loaded again by config.toml,
+to score it. Its pictures show records, so they go to a folder beside the run's and not into it.
+"""
+
+
+class OtherData(DpfedvisError):
+    """The data at hand are not those of the run."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "attack",
+        help="try to get records back from a recorded run",
+        description="Attack a recorded run as an honest-but-curious server would, and score what comes out.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--run", required=True, metavar="FOLDER", dest="folder", help="what dpfedvis run left")
+    parser.add_argument("--kind", default="all", help="reconstruction, inversion, membership, exposure or all (all)")
+    parser.add_argument("--out", metavar="FOLDER", help="where to leave pages and pictures (FOLDER-attacks)")
+    parser.add_argument("--seed", type=int, default=0, help="of the attacks' own random choices (0)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from accounting import checks
+    from attacks.gradients import NothingToSee
+    from attacks.kinds import NothingToAttack, available, kind
+    from dpfedvis.federation import Streams
+    from dpfedvis.recording import Recording
+
+    names = available()
+    checks.one_of("--kind", arguments.kind, ("all", *names))
+    streams = Streams(checks.at_least("--seed", arguments.seed, 0))
+    recording = Recording.read(arguments.folder)
+    truth = truth_of(recording.folder)
+    out = Path(arguments.out) if arguments.out else recording.folder.with_name(recording.folder.name + "-attacks")
+    report: dict[str, Any] = {}
+    for name in names if arguments.kind == "all" else (arguments.kind,):
+        if sys.stderr.isatty():
+            print(f"{name} …", file=sys.stderr)
+        try:
+            result = kind(name)(recording, truth, streams.generator("attack", name))
+        except (NothingToAttack, NothingToSee) as reason:
+            if arguments.kind != "all":
+                raise
+            report[name] = {"skipped": str(reason)}
+            continue
+        write(result, name, out)
+        report[name] = json.loads(result.to_json())
+        if not arguments.json:
+            print(result.markdown())
+    if arguments.json:
+        print(json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False))
+        return 0
+    for name, each in report.items():
+        if "skipped" in each:
+            print(f"{name}: {each['skipped']}")
+    if any("skipped" not in each for each in report.values()):
+        print(f"pages, pictures and JSON are in {out}")
+    return 0
+
+
+def truth_of(folder: Path) -> Truth:
+    """Load the records of a run again, for scoring; an error unless they are the same data."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from attacks.kinds import Truth
+    from dpfedvis.config import RunConfig
+    from dpfedvis.recording import RecordingError
+    from dpfedvis.runs import CONFIG, PROVENANCE
+
+    config = RunConfig.from_toml(folder / CONFIG)
+    try:
+        expected = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["data"]["sha256"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordingError(f"{folder / PROVENANCE} cannot be read ({error})") from error
+    whole = replace(config, records=None).dataset()
+    if whole.sha256 != expected:
+        raise OtherData(
+            f"{config.data} has changed since the run: its hash is {whole.sha256[:16]}…, not {expected[:16]}…"
+        )
+    fed = config.federated()
+    fresh = None if config.records is None else whole.X[config.records :].astype(fed.clients[0].X.dtype)
+    if fresh is not None and not (len(fresh) and np.isfinite(fresh).all()):
+        fresh = None
+    return Truth(fed, fresh, whole.image_shape)
+
+
+def write(result: Result, name: str, out: Path) -> None:
+    """Leave a page, a picture and JSON of one attack."""
+    from dpfedvis.recorder import write_text
+    from dpfedvis.runs import FolderUnusable
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        result.figure(out / f"{name}.png")
+        write_text(out / f"{name}.json", result.to_json() + "\n")
+        write_text(out / f"{name}.md", result.markdown())
+    except OSError as error:
+        raise FolderUnusable(f"{out} cannot be written to: {error.strerror}") from error

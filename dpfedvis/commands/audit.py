@@ -1,0 +1,194 @@
+"""`dpfedvis audit`: play games against a mechanism, and hold what they certify against the ledger's ε."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from accounting.errors import InvalidParameter
+from dpfedvis.errors import DpfedvisError
+
+if TYPE_CHECKING:
+    from attacks.audit import AuditResult, Level
+    from dpfedvis.mechanisms import Mechanism
+
+_EXAMPLE = """\
+example:
+  dpfedvis audit --mechanism gradient --epsilon 4 --games 200
+
+Level noise puts thousands of canaries of the stated sensitivity into the noise path of one run: it finds too little
+noise, noise used twice, releases not counted. Level records runs FedDL with one worst-case record at each of many
+clients: it finds wrong sensitivities and clipping as well. A lower bound above the claim shows that the claim is
+wrong; if chance cannot explain it, the exit code is 1. One below it shows what this adversary could certify, and no
+more.
+"""
+_LEVELS = ("noise", "records")
+_SETTINGS = ("trust", "tau_x", "clip", "beta", "frequencies")  # of a mechanism
+
+
+class MissingOption(DpfedvisError):
+    """An option that this mechanism cannot do without."""
+
+
+class FolderUnusable(DpfedvisError):
+    """A folder that cannot be made or written to."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "audit",
+        help="hold a mechanism's ε against what an adversary can certify",
+        description="Certify a lower bound on the ε of a mechanism, and compare it with what the ledger claims.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--mechanism", default="gradient", help="short name, or all of them (gradient)")
+    parser.add_argument("--epsilon", type=float, help="ε of the run; needed by mechanisms that protect")
+    parser.add_argument("--delta", type=float, default=1e-5, help="δ of the run (1e-5)")
+    parser.add_argument("--level", choices=(*_LEVELS, "both"), default="both", help="which audit (both)")
+    parser.add_argument("--canaries", type=int, default=10_000, help="canaries of level noise (10000)")
+    parser.add_argument("--games", type=int, default=1000, help="clients of level records, a canary each (1000)")
+    parser.add_argument("--rounds", type=int, help="rounds S (50 for noise, 4 for records)")
+    parser.add_argument("--local-steps", type=int, default=1, help="local steps Q of variable and local-steps (1)")
+    parser.add_argument("--trust", help="local, aggregate or central (local)")
+    parser.add_argument("--tau-x", type=float, help="public bound on the norm of a record, for input (1)")
+    parser.add_argument("--clip", type=float, help="clipping norm of clipped, as a fraction of the largest (0.5)")
+    parser.add_argument("--beta", type=float, help="β of heuristic (1) and published (0)")
+    parser.add_argument("--frequencies", type=int, help="frequencies of mean-embedding (1000)")
+    parser.add_argument("--noise", default="seeded", help="seeded, system or discrete (seeded)")
+    parser.add_argument("--confidence", type=float, default=0.95, help="of each lower bound (0.95)")
+    parser.add_argument("--seed", type=int, default=0, help="of coins and seeded noise (0)")
+    parser.add_argument("--out", metavar="FOLDER", help="leave a page, a picture and JSON of each audit here")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from accounting import Budget, checks
+    from attacks import audit
+    from dpfedvis.federation import NOISE_SOURCES
+    from dpfedvis.mechanisms import MECHANISMS
+
+    checks.one_of("--mechanism", arguments.mechanism, ("all", *MECHANISMS))
+    checks.one_of("--noise", arguments.noise, NOISE_SOURCES)
+    checks.probability("--confidence", arguments.confidence)
+    checks.probability("--delta", arguments.delta)
+    budget = None if arguments.epsilon is None else Budget(arguments.epsilon, arguments.delta)
+    names = tuple(MECHANISMS) if arguments.mechanism == "all" else (arguments.mechanism,)
+    chosen = [_mechanism(arguments, name, alone=len(names) == 1) for name in names]
+    if budget is None and any(each.protection != "none" for each in chosen):
+        raise MissingOption("--epsilon is needed: without a budget a mechanism that protects claims nothing")
+    # All of them before the first runs, so that bad settings are found before any work.
+    planned = [(each, name, _level(arguments, each, name)) for each in chosen for name in _levels(arguments, each)]
+    folder = None if arguments.out is None else _folder(arguments.out)
+    results = []
+    for each, name, level in planned:
+        results.append(audit(each, budget, level=level))
+        if folder is not None:
+            _write(results[-1], folder, f"{each.name}-{name}")
+        if not arguments.json:
+            print(_text(results[-1]), flush=True)
+    if arguments.json:
+        print(json.dumps([result.to_dict() for result in results], indent=2, ensure_ascii=False, allow_nan=False))
+    elif folder is not None:
+        print(f"pages, pictures and JSON are in {folder}")
+    return int(any(result.verdict == "violated" for result in results))
+
+
+def _mechanism(arguments: argparse.Namespace, name: str, *, alone: bool) -> Mechanism:
+    """Return a mechanism with the settings given; of all mechanisms, each takes those that it has."""
+    from dataclasses import fields
+
+    from dpfedvis.mechanisms import MECHANISMS
+
+    kind: Any = MECHANISMS[name]
+    known = {field.name for field in fields(kind)}
+    given = {key: value for key in _SETTINGS if (value := getattr(arguments, key)) is not None}
+    strange = sorted(set(given) - known)
+    if strange and alone:
+        option = f"--{strange[0].replace('_', '-')}"
+        raise InvalidParameter(option, given[strange[0]], f"absent for {name}")
+    built: Mechanism = kind(**{key: value for key, value in given.items() if key in known})
+    return built
+
+
+def _levels(arguments: argparse.Namespace, mechanism: Mechanism) -> tuple[str, ...]:
+    """Without protection there is no noise to audit; the games with records are played all the same."""
+    if arguments.level != "both":
+        return (arguments.level,)
+    return ("records",) if mechanism.protection == "none" else _LEVELS
+
+
+def _level(arguments: argparse.Namespace, mechanism: Mechanism, name: str) -> Level:
+    from attacks.audit import NoiseAudit, RecordAudit
+
+    common: dict[str, Any] = {
+        "local_steps": arguments.local_steps if mechanism.local_steps else 1,
+        "noise": arguments.noise,
+        "seed": arguments.seed,
+        "confidence": arguments.confidence,
+        "progress": _bar(f"{mechanism.name}, {name}"),
+    }
+    if arguments.rounds is not None:
+        common["rounds"] = arguments.rounds
+    if name == "noise":
+        return NoiseAudit(canaries=arguments.canaries, **common)
+    return RecordAudit(games=arguments.games, delta=arguments.delta, **common)
+
+
+def _bar(title: str) -> Callable[[int, int], None]:
+    """Return a progress bar on standard error; silent where that is not a terminal."""
+    from tqdm import tqdm
+
+    bars: list[Any] = []  # made at the first round, as several audits may wait for their turn
+
+    def show(done: int, total: int) -> None:
+        if not bars:
+            bars.append(tqdm(desc=title, total=total, unit="round", disable=not sys.stderr.isatty(), leave=False))
+        bars[0].update(done - bars[0].n)
+        if done == total:
+            bars[0].close()
+
+    return show
+
+
+def _text(result: AuditResult) -> str:
+    counts, claim = result.counts, result.claim
+    lines = [f"{result.title}: {result.verdict}", f"  {result.sentence}"]
+    for bound in result.bounds:
+        share = f", {bound.epsilon / claim.epsilon:.0%} of the claim" if claim.exists else ""
+        lines.append(f"  {bound.method:<8} ε ≥ {bound.epsilon:.4g}{share}; assumes {', '.join(bound.assumptions)}")
+    lines.append(
+        f"  {counts.games} canaries, {counts.false_positives + counts.false_negatives} guessed wrong, "
+        f"confidence {result.bounds[0].confidence:g}"
+    )
+    return "\n".join(lines)
+
+
+def _folder(name: str) -> Path:
+    folder = Path(name)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".probe"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
+    return folder
+
+
+def _write(result: AuditResult, folder: Path, stem: str) -> None:
+    from dpfedvis.recorder import write_text
+
+    try:
+        result.figure(folder / f"{stem}.png")
+        write_text(folder / f"{stem}.json", result.to_json() + "\n")
+        write_text(folder / f"{stem}.md", result.markdown(f"{stem}.png"))
+    except OSError as error:
+        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error

@@ -1,0 +1,317 @@
+"""All settings of a run in one frozen object: from flags or a TOML file, and back to TOML in full."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from accounting import Budget
+from accounting.budget import Adjacency, Scope
+from accounting.errors import InvalidParameter
+from accounting.events import Trust
+from dpfedvis.config_checks import CHECKS
+from dpfedvis.errors import DpfedvisError
+
+if TYPE_CHECKING:
+    from dpfedvis.data import Dataset, FederatedData
+    from dpfedvis.estimators import FederatedEstimator, ReleaseMode
+    from dpfedvis.mechanisms import Mechanism
+
+
+class UnknownSetting(DpfedvisError):
+    """A key that no run has."""
+
+    def __init__(self, name: str) -> None:
+        near = difflib.get_close_matches(name, [field.name for field in fields(RunConfig)], n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"there is no setting {name!r}{hint}")
+        self.name = name
+
+
+class UnreadableConfig(DpfedvisError):
+    """A file that is not there, or not TOML."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Settings of one run. What is None is chosen by `settled`, or by the library.
+
+    Parameters
+    ----------
+    data : str
+        Name of a data set, or a file.
+    records : int, optional
+        Take only the first so many.
+    label_column, client_column : str, optional
+        Columns of a file.
+    missing : {"refuse", "client-mean", "public-value"}
+    clients : int, optional
+    partition : str
+        As in `dpfedvis.data.partition`: ``iid``, ``by-class``, ``classes:K``, ``dirichlet:ALPHA``, ``groups``.
+    bounds : (float, float), optional
+        Public range of every feature; by default that of the data's format, if it has one.
+    map : {"tsne", "umap", "clusters"}
+    mechanism : str, optional
+        By default ``none`` without a budget; ``k-means`` with ``release="none"``, else ``mean-embedding``.
+    trust, beta, clip, frequencies, batch
+        Settings of the mechanism, where it has them.
+    epsilon : float, optional
+        None is no budget.
+    delta, adjacency, scope
+        Of the budget.
+    release : {"exact", "noisy", "none"}, optional
+        By default what the budget allows: exact rows without one; for maps nothing of a record, else noisy rows.
+    release_share : float
+        Share of μ² for noisy rows.
+    distances : {"gram", "nystrom"}
+    rank, ridge
+        Of the Nyström estimate.
+    landmarks : int, optional
+        n_y; by default 500, or as many as the noise allows with ``release="none"``.
+    rounds, local_steps : int
+        S and Q.
+    noise : {"seeded", "system", "discrete"}
+    gamma : float, several, or one of "public", "histogram", "moments", "median", optional
+        Kernel width, or where to take it from.
+    tau_x : float, optional
+        Public bound on the norm of records; by default √m · max|bound| where bounds are public.
+    optimiser, step_size, weights, sampling_rate, public_records, start
+        As in `dpfedvis.feddl.FedDL`.
+    mmd : {"unbiased", "biased"}
+        Which estimator of the MMD is minimised.
+    perplexity, neighbours, clusters
+        Of t-SNE, UMAP and clustering.
+    jobs : int
+        Threads of t-SNE.
+    seed : int
+    recorded_rounds : int, optional
+        Keep the uploads of the first so many rounds only; all by default.
+    """
+
+    data: str
+    records: int | None = None
+    label_column: str | None = None
+    client_column: str | None = None
+    missing: Literal["refuse", "client-mean", "public-value"] = "refuse"
+    clients: int | None = None
+    partition: str = "iid"
+    bounds: tuple[float, float] | None = None
+    map: Literal["tsne", "umap", "clusters"] = "tsne"
+    mechanism: str | None = None
+    trust: Trust = "local"
+    beta: float | None = None
+    clip: float | None = None
+    frequencies: int | None = None
+    batch: int | None = None
+    epsilon: float | None = None
+    delta: float = 1e-5
+    adjacency: Adjacency = "replace-one"
+    scope: Scope = "end-to-end"
+    release: ReleaseMode | None = None
+    release_share: float = 0.5
+    distances: Literal["gram", "nystrom"] = "gram"
+    rank: int | None = None
+    ridge: float = 0.0
+    landmarks: int | None = None
+    rounds: int = 50
+    local_steps: int = 1
+    noise: Literal["seeded", "system", "discrete"] = "seeded"
+    gamma: float | tuple[float, ...] | str | None = None
+    tau_x: float | None = None
+    optimiser: str = "plain"
+    step_size: float | None = None
+    weights: Literal["records", "equal"] = "records"
+    sampling_rate: float | None = None
+    public_records: int | None = None
+    mmd: Literal["unbiased", "biased"] = "unbiased"
+    start: Literal["uniform", "normal", "mean"] | None = None
+    perplexity: float = 30.0
+    neighbours: int = 15
+    clusters: int = 10
+    jobs: int = 2
+    seed: int = 0
+    recorded_rounds: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is None and field.default is not None:
+                raise InvalidParameter(field.name, None, "given")
+            if value is not None:
+                object.__setattr__(self, field.name, CHECKS[field.name](field.name, value))
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """Return the settings under their names; the rest has its defaults."""
+        known = {field.name for field in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise UnknownSetting(name)
+        if "data" not in values:
+            raise InvalidParameter("data", None, "given: the name of a data set, or a file")
+        return cls(**values)
+
+    @classmethod
+    def from_toml(cls, path: str | Path, **overrides: Any) -> Self:
+        """Read a TOML file; `overrides` win over it."""
+        return cls.from_mapping({**read_toml(path), **overrides})
+
+    def to_toml(self) -> str:
+        """Return every setting as TOML; one that is not given stands in a comment, for TOML has no null."""
+        lines = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            lines.append(f"# {field.name} is not given" if value is None else f"{field.name} = {_toml(value)}")
+        return "\n".join(lines) + "\n"
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget, if there is one."""
+        if self.epsilon is None:
+            return None
+        return Budget(self.epsilon, self.delta, adjacency=self.adjacency, scope=self.scope)
+
+    @property
+    def chosen_release(self) -> ReleaseMode:
+        """The way of releasing that was given, or else the first that the budget allows."""
+        from dpfedvis.mechanisms import mechanism
+
+        if self.release is not None:
+            return self.release
+        protection = "upload" if self.mechanism is None else mechanism(self.mechanism).protection
+        if self.epsilon is None or self.scope == "landmarks" or protection == "home":
+            return "exact"
+        return "none" if self.map != "clusters" and protection == "upload" else "noisy"
+
+    @property
+    def chosen_mechanism(self) -> str:
+        """The mechanism given, or else the one that learns most from the budget."""
+        if self.mechanism is not None:
+            return self.mechanism
+        if self.epsilon is None:
+            return "none"
+        return "k-means" if self.chosen_release == "none" else "mean-embedding"
+
+    def dataset(self) -> Dataset:
+        """Load the data."""
+        from dpfedvis.data import load
+
+        return load(
+            self.data,
+            label_column=self.label_column,
+            client_column=self.client_column,
+            missing=self.missing,
+            records=self.records,
+        )
+
+    def federated(self, dataset: Dataset | None = None) -> FederatedData:
+        """Deal the data, loaded here unless given, to the clients."""
+        from dpfedvis.data import FederatedData
+
+        dataset = self.dataset() if dataset is None else dataset
+        return FederatedData.from_dataset(dataset, clients=self.clients, partition=self.partition, seed=self.seed)
+
+    def settled(self, fed: FederatedData) -> Self:
+        """Return these settings with all choices made that were left open; they rest on public facts of `fed` alone."""
+        release = self.chosen_release
+        bounds, tau_x = self.bounds or fed.bounds, self.tau_x
+        if tau_x is None and bounds is not None:
+            # No record within the bounds is longer.
+            tau_x = math.sqrt(fed.n_features) * max(abs(bounds[0]), abs(bounds[1])) or None
+        return replace(
+            self,
+            clients=fed.n_clients,
+            mechanism=self.chosen_mechanism,
+            release=release,
+            landmarks=500 if self.landmarks is None and release != "none" else self.landmarks,
+            bounds=bounds,
+            tau_x=tau_x,
+        )
+
+    def made_mechanism(self) -> Mechanism:
+        """Return the mechanism with its settings; one that it does not have is an error."""
+        from dpfedvis.mechanisms import MECHANISMS
+
+        if self.mechanism is None:
+            raise InvalidParameter("mechanism", None, "chosen (see RunConfig.settled)")
+        kind = MECHANISMS[self.mechanism]
+        accepted = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+        given = {name: getattr(self, name) for name in ("beta", "clip", "frequencies", "batch")}
+        for name, value in given.items():
+            if value is not None and name not in accepted:
+                raise InvalidParameter(name, value, f"left out: {self.mechanism!r} has no such setting")
+        settings = {name: value for name, value in given.items() if value is not None}
+        if self.mechanism == "input":
+            if self.tau_x is None:
+                raise InvalidParameter("tau_x", None, "given, as a public bound on the norm of records, for 'input'")
+            settings["tau_x"] = self.tau_x
+        made: Mechanism = kind(trust=self.trust, **settings)  # type: ignore[call-arg]
+        return made
+
+    def estimator(self) -> FederatedEstimator:
+        """Return the estimator, ready to fit."""
+        feddl: dict[str, Any] = {
+            "local_steps": self.local_steps,
+            "bandwidth": self.gamma,
+            "optimiser": self.optimiser,
+            "step_size": self.step_size,
+            "weights": self.weights,
+            "sampling_rate": self.sampling_rate,
+            "public_records": self.public_records,
+            "bounds": self.bounds,
+            "start": self.start,
+            "estimator": self.mmd,
+            "noise": self.noise,
+        }
+        if self.chosen_release == "none":
+            # It learns scale and kernel itself, and names what else it was given.
+            plain = {"local_steps": 1, "optimiser": "plain", "weights": "records", "estimator": "unbiased"}
+            feddl = {key: value for key, value in feddl.items() if value not in (None, plain.get(key))}
+            feddl.pop("bounds", None)
+        common: dict[str, Any] = {
+            "n_landmarks": self.landmarks,
+            "mechanism": self.made_mechanism(),
+            "budget": self.budget,
+            "release": self.chosen_release,
+            "rounds": self.rounds,
+            "random_state": self.seed,
+            "release_share": self.release_share,
+            "tau_x": self.tau_x,
+            "rank": self.rank,
+            "ridge": self.ridge,
+            "feddl": feddl,
+        }
+        if self.map == "clusters":
+            from dpfedvis.clustering import FedSpectralClustering
+
+            return FedSpectralClustering(n_clusters=self.clusters, **common)
+        from dpfedvis.maps import FedTSNE, FedUMAP
+
+        if self.map == "umap":
+            return FedUMAP(n_neighbors=self.neighbours, distances=self.distances, **common)
+        return FedTSNE(perplexity=self.perplexity, distances=self.distances, n_jobs=self.jobs, **common)
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """Return the keys and values of a TOML file."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UnreadableConfig(f"{path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UnreadableConfig(f"{path} is not TOML: {error}") from error
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, float):
+        return repr(value)
+    # JSON's escapes are TOML's, but for one character that TOML wants escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

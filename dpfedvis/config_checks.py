@@ -1,0 +1,83 @@
+"""What each setting of a run may be, by its name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from accounting import checks
+from accounting.budget import ADJACENCIES, SCOPES
+from accounting.errors import InvalidParameter
+from accounting.events import TRUSTS
+
+
+def _bounds(name: str, value: Any) -> tuple[float, float]:
+    numbers = isinstance(value, tuple | list) and all(
+        isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each) for each in value
+    )
+    if not numbers or len(value) != 2 or value[0] >= value[1]:
+        raise InvalidParameter(name, value, "(low, high), both finite, low below high")
+    return float(value[0]), float(value[1])
+
+
+def _gamma(name: str, value: Any) -> float | tuple[float, ...] | str:
+    if isinstance(value, str):
+        return checks.one_of(name, value, ("public", "histogram", "moments", "median"))
+    if isinstance(value, tuple | list):
+        if not value:
+            raise InvalidParameter(name, value, "at least one number")
+        return tuple(checks.positive(name, each) for each in value)
+    return checks.positive(name, value)
+
+
+def _text(name: str, value: Any) -> str:
+    if not (isinstance(value, str) and value):
+        raise InvalidParameter(name, value, "a non-empty string")
+    return value
+
+
+def _mechanism(name: str, value: Any) -> str:
+    from dpfedvis.mechanisms import MECHANISMS
+
+    return checks.one_of(name, value, MECHANISMS)
+
+
+def _seed(name: str, value: Any) -> int:
+    return checks.at_least(name, value, 0)
+
+
+_Check = Callable[[str, Any], Any]
+
+
+def _among(*choices: str) -> _Check:
+    return partial(checks.one_of, choices=choices)
+
+
+CHECKS: dict[str, _Check] = {
+    **dict.fromkeys(("data", "label_column", "client_column", "partition"), _text),
+    **dict.fromkeys(("records", "clients", "frequencies", "batch", "rank", "landmarks", "rounds"), checks.count),
+    **dict.fromkeys(("local_steps", "public_records", "neighbours", "clusters", "jobs"), checks.count),
+    **dict.fromkeys(("epsilon", "tau_x", "step_size", "perplexity"), checks.positive),
+    **dict.fromkeys(("ridge", "beta"), checks.nonnegative),
+    **dict.fromkeys(("clip", "sampling_rate"), checks.rate),
+    **dict.fromkeys(("delta", "release_share"), checks.probability),
+    "missing": _among("refuse", "client-mean", "public-value"),
+    "map": _among("tsne", "umap", "clusters"),
+    "mechanism": _mechanism,
+    "trust": _among(*TRUSTS),
+    "adjacency": _among(*ADJACENCIES),
+    "scope": _among(*SCOPES),
+    "release": _among("exact", "noisy", "none"),
+    "distances": _among("gram", "nystrom"),
+    "noise": _among("seeded", "system", "discrete"),
+    "optimiser": _among("plain", "momentum", "adam"),
+    "weights": _among("records", "equal"),
+    "mmd": _among("unbiased", "biased"),
+    "start": _among("uniform", "normal", "mean"),
+    "bounds": _bounds,
+    "gamma": _gamma,
+    "seed": _seed,
+    "recorded_rounds": _seed,
+}

@@ -1,0 +1,254 @@
+"""`dpfedvis run`, as a user runs it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting import BudgetExceeded, Ledger
+from dpfedvis import runs
+from dpfedvis.cli import main, parser
+from dpfedvis.config import RunConfig
+from dpfedvis.recording import Recording
+from dpfedvis.reporting.statement import state
+
+SMALL = ["--data", "digits", "--records", "100", "--clients", "3", "--landmarks", "10", "--rounds", "3"]
+SMALL += ["--perplexity", "5", "--jobs", "1"]
+FILES = {
+    "config.toml", "embedding.csv", "embedding.npz", "landmarks.npz", "ledger.sqlite", "map.png", "provenance.json",
+    "public.json", "statement.json", "statement.md", "uploads",
+}  # fmt: skip
+
+
+def called(*arguments: str) -> subprocess.CompletedProcess[str]:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main(arguments)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def ran(folder: Path, *arguments: str) -> dict[str, Any]:
+    done = called("run", *SMALL, *arguments, "--out", str(folder), "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
+
+
+def test_the_first_run_as_a_user_types_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dpfedvis", "run", *SMALL, "--partition", "dirichlet:0.5", "--map", "tsne"]
+    done = subprocess.run(
+        [*command, "--epsilon", "2", "--release", "noisy", "--out", "runs/first"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "End to end, ε = 2 at δ = 1e-05" in done.stdout
+    assert "chosen, since not given" in done.stdout
+    assert "mechanism = mean-embedding" in done.stdout
+    folder = tmp_path / "runs" / "first"
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert not list(folder.rglob("*.tmp"))
+    with Ledger.read(folder / "ledger.sqlite") as ledger:
+        assert ledger.spent() == pytest.approx(2)
+        statement = state(ledger)
+    assert statement.headline in (folder / "statement.md").read_text()
+    assert json.loads((folder / "statement.json").read_text())["epsilon_end_to_end"] == pytest.approx(2)
+    assert (folder / "map.png").read_bytes().startswith(b"\x89PNG")
+    with np.load(folder / "embedding.npz") as stored:
+        embedding = stored["embedding"]
+    assert embedding.shape == (100, 2)
+    rows = list(csv.DictReader((folder / "embedding.csv").read_text().splitlines()))
+    assert [float(row["x"]) for row in rows] == embedding[:, 0].tolist()
+    sizes = [sum(row["client"] == f"client-{p}" for row in rows) for p in range(3)]
+    assert sum(sizes) == 100
+    assert [int(row["record"]) for row in rows] == [i for size in sizes for i in range(size)]
+    facts = json.loads((folder / "provenance.json").read_text())
+    assert facts["packages"]["numpy"] == np.__version__
+    assert (facts["seed"], facts["data"]["name"], len(facts["data"]["sha256"])) == (0, "digits", 64)
+
+
+def test_a_run_can_be_repeated_from_its_config(tmp_path: Path) -> None:
+    first = ran(tmp_path / "a", "--epsilon", "3", "--seed", "5", "--release", "noisy")
+    again = called("run", "--config", str(tmp_path / "a" / "config.toml"), "--out", str(tmp_path / "b"), "--json")
+    assert again.returncode == 0
+    assert json.loads(again.stdout)["epsilon_end_to_end"] == first["epsilon_end_to_end"]
+    assert json.loads(again.stdout)["chosen"] == {}  # all of it stood in the file
+    for name in (
+        "config.toml",
+        "embedding.csv",
+        "statement.md",
+        "uploads/values.bin",
+        "uploads/index.jsonl",
+        "public.json",
+    ):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+    other = called(
+        "run", "--config", str(tmp_path / "a" / "config.toml"), "--seed", "6", "--out", str(tmp_path / "c")
+    )  # fmt: skip
+    assert other.returncode == 0
+    assert RunConfig.from_toml(tmp_path / "c" / "config.toml").seed == 6
+    assert (tmp_path / "a" / "embedding.csv").read_bytes() != (tmp_path / "c" / "embedding.csv").read_bytes()
+
+
+def test_under_a_budget_the_default_releases_nothing_of_a_record(tmp_path: Path) -> None:
+    summary = ran(tmp_path / "run", "--epsilon", "2")
+    assert (summary["chosen"]["release"], summary["chosen"]["mechanism"]) == ("none", "k-means")
+    assert summary["epsilon_end_to_end"] == pytest.approx(2)
+    assert set(summary["files"]) == FILES - {"embedding.npz"}
+    header, *lines = (tmp_path / "run" / "embedding.csv").read_text().splitlines()
+    assert header == "anchor,x,y"
+    assert len(lines) == len(Recording.read(tmp_path / "run").published["places"])
+
+
+def test_without_a_budget_it_says_infinity(tmp_path: Path) -> None:
+    summary = ran(tmp_path / "run")
+    assert (summary["mechanism"], summary["release"], summary["epsilon_end_to_end"]) == ("none", "exact", "inf")
+    assert summary["chosen"]["mechanism"] == "none"
+    assert set(summary["files"]) == FILES
+
+
+def test_the_papers_claim_by_name(tmp_path: Path) -> None:
+    summary = ran(tmp_path / "run", "--epsilon", "2", "--scope", "landmarks", "--mechanism", "gradient")
+    assert summary["release"] == "exact"
+    assert summary["epsilon_end_to_end"] == "inf"
+    assert summary["epsilon_in_scope"] == pytest.approx(2)
+
+
+@pytest.mark.parametrize("map", ["umap", "clusters"])
+def test_other_maps(map: str, tmp_path: Path) -> None:
+    ran(tmp_path / "run", "--map", map, "--clusters", "3", "--neighbours", "5")
+    recording = Recording.read(tmp_path / "run")
+    if map == "clusters":
+        assert recording.labels is not None
+        assert set(recording.labels.tolist()) <= {0, 1, 2}
+        assert (tmp_path / "run" / "embedding.csv").read_text().startswith("client,record,cluster\n")
+    else:
+        assert recording.embedding is not None
+        assert recording.embedding.shape == (100, 2)
+    assert (tmp_path / "run" / "map.png").exists()
+
+
+def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
+    line = ["run", "--data", "digits", "--out", "x", "--bounds", "0", "1"]
+    given = vars(parser().parse_args(line))
+    assert set(given) - {"run", "json", "out"} == {"data", "bounds"}  # a flag that is not given sets nothing
+    import argparse
+
+    from dpfedvis.commands.run import add_settings
+
+    settings = argparse.ArgumentParser(add_help=False)
+    add_settings(settings)
+    assert {action.dest for action in settings._actions} == {field.name for field in fields(RunConfig)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--data", "digit"], "did you mean 'digits'"),
+        (["--epsilon", "-1"], "epsilon must be a finite number above 0, but is -1.0"),
+        (["--epsilon", "nan"], "epsilon must be"),
+        (["--delta", "1"], "delta must be"),
+        (["--map", "pca"], "map must be one of tsne, umap, clusters, but is 'pca'"),
+        (["--mechanism", "laplace"], "mechanism must be one of"),
+        (["--partition", "by-hand"], "unknown partition 'by-hand'"),
+        (["--clients", "500"], "500 clients cannot share 100 records"),
+        (["--records", "0"], "records must be"),
+        (["--landmarks", "0"], "landmarks must be"),
+        (["--gamma", "wide"], "gamma must be one of"),
+        (["--gamma", "-1"], "gamma must be"),
+        (["--epsilon", "2", "--release", "exact"], "Ways out"),
+        (["--epsilon", "2", "--mechanism", "none"], "protects nothing"),
+        (["--release", "noisy"], "budget must be given"),
+        (["--beta", "1"], "beta must be left out"),
+        (["--config", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["--bounds", "1", "0"], "bounds must be"),
+        (["--landmarks", "many"], "invalid int value: 'many'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+    done = called("run", *SMALL, *arguments, "--out", str(tmp_path / "run"))
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bad_key_in_the_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    path.write_text('data = "digits"\nlandmark = 3\n')
+    done = called("run", "--config", str(path), "--out", str(tmp_path / "run"))
+    assert (done.returncode, done.stderr) == (
+        2,
+        "dpfedvis: there is no setting 'landmark'; did you mean 'landmarks'?\n",
+    )
+
+
+def test_it_refuses_a_folder_with_another_run(tmp_path: Path) -> None:
+    ran(tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    done = called("run", *SMALL, "--out", str(tmp_path / "run"))
+    assert done.returncode == 2
+    assert "holds another run; choose another folder" in done.stderr
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "notes").touch()
+    assert "holds other files" in called("run", *SMALL, "--out", str(tmp_path / "files")).stderr
+    assert "is a file" in called("run", *SMALL, "--out", str(tmp_path / "files" / "notes")).stderr
+
+
+def test_an_empty_folder_is_taken_and_kept_empty_after_an_error(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    done = called("run", *SMALL, "--epsilon", "2", "--release", "exact", "--out", str(tmp_path / "run"))
+    assert done.returncode == 2
+    assert list((tmp_path / "run").iterdir()) == []
+    ran(tmp_path / "run")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        done = called("run", *SMALL, "--out", str(tmp_path / "run"))
+    finally:
+        tmp_path.chmod(0o700)
+    assert done.returncode == 2
+    assert "cannot be written to" in done.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = called("run", *SMALL, "--out", str(tmp_path / "file" / "run"))
+    assert done.returncode == 2
+    assert "cannot be written to: Not a directory" in done.stderr
+
+
+def test_a_run_that_fails_after_a_release_keeps_its_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A spend must not be forgotten, so that the folder stays; and it is no finished run."""
+
+    def fail(*_: object) -> None:
+        raise BudgetExceeded(spent=0, requested=1, total=1, budget=RunConfig(data="x", epsilon=1).budget, client="c")
+
+    monkeypatch.setattr(runs, "_write_map", fail)
+    done = called("run", *SMALL, "--epsilon", "2", "--out", str(tmp_path / "run"))
+    assert done.returncode == 2
+    with Ledger.read(tmp_path / "run" / "ledger.sqlite") as ledger:
+        assert ledger.spent() == pytest.approx(2)
+    assert not (tmp_path / "run" / "public.json").exists()
+    assert "holds another run" in called("run", *SMALL, "--out", str(tmp_path / "run")).stderr

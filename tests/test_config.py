@@ -1,0 +1,206 @@
+"""Settings of a run: what goes in comes out, and nothing else gets in."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from accounting.errors import AccountingError, InvalidParameter
+from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE, FedUMAP
+from dpfedvis.config import RunConfig, UnknownSetting, UnreadableConfig
+from dpfedvis.config_checks import CHECKS
+from dpfedvis.mechanisms import ClippedGradientPerturbation, HeuristicNoise, InputPerturbation
+
+DIGITS = RunConfig(data="digits")
+
+
+def fed(bounds: tuple[float, float] | None = (0.0, 1.0), features: int = 64) -> FederatedData:
+    X = np.random.default_rng(0).uniform(0, 1, (20, features))
+    return FederatedData.split(X, clients=2, bounds=bounds)
+
+
+def written(config: RunConfig, folder: Path) -> Path:
+    path = folder / "config.toml"
+    path.write_text(config.to_toml())
+    return path
+
+
+def test_every_setting_has_a_check() -> None:
+    assert set(CHECKS) == {field.name for field in fields(RunConfig)}
+
+
+@given(
+    st.fixed_dictionaries(
+        {"data": st.text(min_size=1, alphabet=st.characters(codec="utf-8"))},
+        optional={
+            "records": st.integers(1, 10**6),
+            "label_column": st.text(min_size=1, alphabet=st.characters(codec="utf-8")),
+            "epsilon": st.floats(1e-300, 1e300),
+            "delta": st.floats(1e-300, 0.999),
+            "gamma": st.floats(1e-9, 1e9) | st.lists(st.floats(1e-9, 1e9), min_size=1) | st.just("median"),
+            "bounds": st.just([-1, 1.5]),
+            "trust": st.sampled_from(["local", "aggregate", "central"]),
+            "seed": st.integers(0, 2**40),
+        },
+    )
+)
+def test_toml_comes_back_as_it_was(values: dict[str, Any]) -> None:
+    import tomllib
+
+    config = RunConfig.from_mapping(values)
+    text = config.to_toml()
+    assert RunConfig.from_mapping(tomllib.loads(text)) == config
+    for field in fields(RunConfig):  # in full
+        assert f"{field.name} = " in text or f"# {field.name} is not given" in text
+
+
+def test_overrides_win_over_the_file(tmp_path: Path) -> None:
+    path = written(replace(DIGITS, landmarks=30, rounds=7), tmp_path)
+    config = RunConfig.from_toml(path, rounds=9)
+    assert (config.landmarks, config.rounds) == (30, 9)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("landmarks", 0), ("landmarks", "many"), ("landmarks", 2.5), ("landmarks", True), ("rounds", None),
+        ("epsilon", 0), ("epsilon", -1.0), ("epsilon", math.nan), ("epsilon", math.inf), ("delta", 1.0), ("delta", 0),
+        ("map", "pca"), ("mechanism", "laplace"), ("release", "maybe"), ("noise", "white"), ("trust", "nobody"),
+        ("scope", "all"), ("adjacency", "swap"), ("seed", -1), ("gamma", []), ("gamma", [0.1, -1]), ("gamma", "mean"),
+        ("bounds", [1, 0]), ("bounds", [0, math.nan]), ("bounds", 3), ("bounds", ["0", "1"]), ("data", ""),
+        ("tau_x", 0), ("perplexity", -3), ("release_share", 1), ("sampling_rate", 1.5), ("clients", 0),
+    ],
+)  # fmt: skip
+def test_bad_values_are_named_with_the_value(name: str, value: Any) -> None:
+    with pytest.raises(InvalidParameter) as caught:
+        RunConfig.from_mapping({"data": "digits", name: value})
+    assert name in str(caught.value)
+    assert repr(value if not isinstance(value, list) or name == "bounds" or not value else value[-1]) in str(
+        caught.value
+    )
+
+
+def test_unknown_keys_and_missing_data_are_named() -> None:
+    with pytest.raises(UnknownSetting, match="landmark'; did you mean 'landmarks'"):
+        RunConfig.from_mapping({"data": "digits", "landmark": 3})
+    with pytest.raises(InvalidParameter, match="data must be given"):
+        RunConfig.from_mapping({"landmarks": 3})
+
+
+@pytest.mark.parametrize("content", [None, b"= 3", b"\xff\xfe"])
+def test_files_that_are_no_toml_are_named(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UnreadableConfig, match=r"settings\.toml"):
+        RunConfig.from_toml(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "mechanism", "release"),
+    [
+        ({}, "none", "exact"),
+        ({"epsilon": 2}, "k-means", "none"),
+        ({"epsilon": 2, "map": "umap", "mechanism": "mean-embedding"}, "mean-embedding", "none"),
+        ({"epsilon": 2, "release": "noisy"}, "mean-embedding", "noisy"),
+        ({"epsilon": 2, "map": "clusters", "clusters": 2}, "mean-embedding", "noisy"),
+        ({"epsilon": 2, "scope": "landmarks"}, "mean-embedding", "exact"),
+        ({"epsilon": 2, "mechanism": "input"}, "input", "exact"),
+        ({"epsilon": 2, "mechanism": "gradient"}, "gradient", "none"),
+        ({"epsilon": 2, "scope": "landmarks", "release": "exact", "mechanism": "clipped"}, "clipped", "exact"),
+    ],
+)
+def test_open_choices_are_ones_that_the_library_allows(given: dict[str, Any], mechanism: str, release: str) -> None:
+    data = fed()
+    config = replace(DIGITS, landmarks=5, rounds=2, perplexity=2, jobs=1, **given).settled(data)
+    assert (config.mechanism, config.release) == (mechanism, release)
+    assert config.settled(data) == config
+    estimator = config.estimator()
+    estimator.fit(data)  # raises if it is refused
+    assert estimator.get_params()["release"] == release
+
+
+def test_the_bound_on_records_comes_from_public_bounds_and_holds() -> None:
+    assert DIGITS.settled(fed()).tau_x == 8.0
+    assert DIGITS.settled(fed((-3.0, 1.0), features=4)).tau_x == 6.0
+    assert replace(DIGITS, tau_x=2.0).settled(fed()).tau_x == 2.0
+    assert replace(DIGITS, bounds=(0, 2)).settled(fed()).tau_x == 16.0
+    assert DIGITS.settled(fed(None)).tau_x is None
+    data = DIGITS.federated()
+    norms = np.linalg.norm(data.pooled()[0], axis=1)
+    settled = DIGITS.settled(data)
+    assert settled.tau_x is not None
+    assert norms.max() <= settled.tau_x
+
+
+def test_landmarks_are_500_unless_the_noise_is_to_choose() -> None:
+    assert DIGITS.settled(fed()).landmarks == 500
+    assert replace(DIGITS, epsilon=2, release="noisy").settled(fed()).landmarks == 500
+    assert replace(DIGITS, epsilon=2).settled(fed()).landmarks is None
+
+
+def test_what_a_billboard_does_not_have_is_refused_by_name() -> None:
+    data = fed()
+    config = replace(DIGITS, epsilon=2, landmarks=5, gamma=0.1).settled(data)
+    with pytest.raises(InvalidParameter, match="bandwidth"):
+        config.estimator().fit(data)
+
+
+def test_settling_reads_nothing_but_public_facts() -> None:
+    # The same for other records of the same public bounds, number of clients and features.
+    other = FederatedData.split(np.zeros((20, 64)), clients=2, bounds=(0.0, 1.0))
+    config = replace(DIGITS, epsilon=1)
+    assert config.settled(fed()) == config.settled(other)
+
+
+def test_the_estimator_gets_every_setting() -> None:
+    config = replace(
+        DIGITS, map="umap", neighbours=7, landmarks=31, rounds=3, mechanism="clipped", clip=0.3, trust="aggregate",
+        epsilon=3, delta=1e-6, scope="landmarks", release="exact", distances="nystrom", rank=5, ridge=0.1, seed=4,
+        gamma=(0.1, 0.2), tau_x=5, release_share=0.25, step_size=0.5, optimiser="momentum", weights="equal",
+        mmd="biased", start="normal", noise="system", local_steps=2, bounds=(0, 1),
+    )  # fmt: skip
+    estimator = config.estimator()
+    assert isinstance(estimator, FedUMAP)
+    parameters = clone(estimator).get_params()
+    mechanism = parameters["mechanism"]
+    assert isinstance(mechanism, ClippedGradientPerturbation)
+    assert (mechanism.clip, mechanism.trust) == (0.3, "aggregate")
+    budget = parameters["budget"]
+    assert (budget.epsilon, budget.delta, budget.scope) == (3, 1e-6, "landmarks")
+    taken = {key: parameters[key] for key in ("n_neighbors", "n_landmarks", "rounds", "release", "distances", "rank")}
+    assert taken == {"n_neighbors": 7, "n_landmarks": 31, "rounds": 3, "release": "exact", "distances": "nystrom",
+                     "rank": 5}  # fmt: skip
+    assert (parameters["ridge"], parameters["random_state"], parameters["release_share"]) == (0.1, 4, 0.25)
+    assert parameters["tau_x"] == 5
+    assert parameters["feddl"] == {
+        "bandwidth": (0.1, 0.2), "step_size": 0.5, "optimiser": "momentum", "weights": "equal", "estimator": "biased",
+        "start": "normal", "noise": "system", "local_steps": 2, "bounds": (0.0, 1.0), "sampling_rate": None,
+        "public_records": None,
+    }  # fmt: skip
+
+
+def test_maps_by_name() -> None:
+    base = replace(DIGITS, mechanism="none", perplexity=11, clusters=3, jobs=1)
+    tsne, clusters = base.estimator(), replace(base, map="clusters").estimator()
+    assert isinstance(tsne, FedTSNE)
+    assert tsne.perplexity == 11
+    assert isinstance(clusters, FedSpectralClustering)
+    assert clusters.n_clusters == 3
+
+
+def test_settings_of_mechanisms_reach_them_or_are_refused() -> None:
+    assert replace(DIGITS, mechanism="heuristic", beta=0.1).made_mechanism() == HeuristicNoise(beta=0.1)
+    assert replace(DIGITS, mechanism="input", tau_x=3).made_mechanism() == InputPerturbation(tau_x=3)
+    with pytest.raises(InvalidParameter, match=r"beta must be left out: 'gradient' has no such setting, but is 0.1"):
+        replace(DIGITS, mechanism="gradient", beta=0.1).made_mechanism()
+    with pytest.raises(AccountingError, match="tau_x must be given"):
+        replace(DIGITS, mechanism="input").made_mechanism()

@@ -224,6 +224,17 @@ def moments(*, records: float, adjacency: Adjacency = "replace-one") -> float:
     return math.sqrt(2) / records if adjacency == "add-remove" else 2 / records
 
 
+def cluster_sums(*, records: float, adjacency: Adjacency = "replace-one") -> float:
+    """Sensitivity of (1/n) Σ_x e_{j(x)} ⊗ (u, 1), where j(x) is the cluster of x and ‖u‖ ≤ 1 its clipped offset.
+
+    A record fills one row, of norm at most √2: √2/n. Replacing it changes two rows, √(2 + 2)/n, or one, where the 1
+    stays and the offset moves by at most 2: 2/n either way.
+    """
+    checks.one_of("adjacency", adjacency, ADJACENCIES)
+    records = checks.positive("records", records)
+    return (math.sqrt(2) if adjacency == "add-remove" else 2.0) / records
+
+
 def second_moment(*, clip: float, adjacency: Adjacency = "replace-one") -> float:
     """Frobenius sensitivity of Σ x xᵀ with each record clipped to norm `clip`.
 

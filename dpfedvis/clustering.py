@@ -106,7 +106,7 @@ class FedSpectralClustering(FederatedEstimator):
         if by_neighbors and checks.at_least("n_neighbors", self.n_neighbors, 2) > fed.n_records:
             raise TooManyNeighbors(f"n_neighbors is {self.n_neighbors}, of {fed.n_records} records in all")
         # Coordinates carry far less noise than kernel rows at the same ε, and the kernel follows from them.
-        self._learn(fed, GramRows() if by_neighbors or self.release == "noisy" else KernelRows(Kernel.gaussian(1.0)))
+        self._learn(fed, GramRows() if by_neighbors or self._mode == "noisy" else KernelRows(Kernel.gaussian(1.0)))
         self.spectral_ = self._embed_neighbors(clusters) if by_neighbors else self._embed_kernel(clusters)
         self.labels_ = _k_means(self.spectral_, clusters, self.n_init, self.random_state)
         return self
@@ -122,7 +122,7 @@ class FedSpectralClustering(FederatedEstimator):
     def _embed_kernel(self, clusters: int) -> Array:
         kernel = self.feddl_.setting.kernel if self.gamma is None else Kernel.gaussian(self.gamma)
         Y = self.landmarks_.astype(np.float64)
-        if self.release == "noisy":
+        if self._mode == "noisy":
             rows = GramRows(self._row_noise(GramRows()))
             C, W = (kernel_matrix(each, rows.of(Y, Y), kernel) for each in (self._rows_of_all(rows), rows.of(Y, Y)))
         else:

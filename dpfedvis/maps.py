@@ -4,131 +4,38 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from openTSNE.nearest_neighbors import KNNIndex
-from sklearn.utils.validation import check_is_fitted
 
 from accounting import Budget, checks
-from accounting.errors import InvalidParameter
-from dpfedvis.data import FederatedData
-from dpfedvis.distances import (
-    DistanceEstimate,
-    GramDistances,
-    NystromDistances,
-    gram_frame,
-    nystrom_factor,
-)
-from dpfedvis.estimators import FederatedEstimator, ReleaseMode, as_new_records
-from dpfedvis.kernels import Array, squared_distances
+from dpfedvis.billboard import Anchored
+from dpfedvis.distances import DistanceEstimate, GramDistances
+from dpfedvis.estimators import ReleaseMode
+from dpfedvis.federated_map import FederatedMap
+from dpfedvis.kernels import Array
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.neighbors import Method, Neighbors, nearest, nearest_to
-from dpfedvis.rows import DistanceRows, GramRows, Rows
-
-# Fewer have no spectral start in two dimensions.
-LEAST_RECORDS = 4
 
 
-class _FederatedMap(FederatedEstimator):
-    """Landmarks → rows → distances → neighbours; what follows differs between t-SNE and UMAP."""
-
-    distances: Literal["gram", "nystrom"]
-    rank: int | None
-    ridge: float
-    neighbors: Method
-
-    def fit(self, fed: FederatedData, y: None = None) -> Self:
-        """Learn landmarks, release rows, and lay out the map."""
-        self._check_data(fed)
-        if fed.n_records < LEAST_RECORDS:
-            raise InvalidParameter("number of records", fed.n_records, f"at least {LEAST_RECORDS} for a map")
-        rows = self._rows(0.0)
-        self._learn(fed, rows)
-        self.noise_ = self._row_noise(rows)
-        self._frame = self._make_frame()
-        uploads = self._release(self._rows(self.noise_), self.feddl_.clients)
-        left = np.concatenate([self._represent(upload) for upload in uploads])
-        self.distances_: DistanceEstimate = (
-            GramDistances(left) if self.distances == "gram" else NystromDistances(left, self._signs)
-        )
-        self.embedding_ = self._lay_out(self.distances_)
-        return self
-
-    def fit_transform(self, fed: FederatedData, y: None = None) -> Array:
-        """Fit, and return the map of all records in the order of the clients, shape (n, 2)."""
-        return self.fit(fed).embedding_
-
-    def views(self) -> dict[str, Array]:
-        """Return each client's part of the map, by name."""
-        check_is_fitted(self, "embedding_")
-        return self._by_client(self.embedding_)
-
-    def transform(self, X: Any, name: str = "newcomer") -> Array:
-        """Place the records of a client that joins later.
-
-        It releases rows as the others did, and they are accounted for under its name.
-
-        Parameters
-        ----------
-        X : array of shape (n, m)
-        name : str
-
-        Returns
-        -------
-        array of shape (n, 2)
-        """
-        check_is_fitted(self, "embedding_")
-        records = as_new_records(X, self.landmarks_.shape[1])
-        uploads = self._release(self._rows(self.noise_), [self._newcomer(records, name)])
-        return self._place(self._represent(uploads[0]))
-
-    def _rows(self, noise: float) -> Rows:
-        checks.one_of("distances", self.distances, ("gram", "nystrom"))
-        # The Gram coordinates are projected at home when they are to carry noise; otherwise distances, as in the paper.
-        noisy = self.distances == "gram" and self.release == "noisy"
-        return GramRows(noise) if noisy else DistanceRows()
-
-    def _make_frame(self) -> Any:
-        Y = self.landmarks_.astype(np.float64)
-        W = np.sqrt(squared_distances(Y, Y))
-        if self.distances == "gram":
-            return None if self.release == "noisy" else gram_frame(W)
-        matrix, signs = nystrom_factor(W, rank=self.rank, ridge=self.ridge)
-        self._signs = signs.astype(np.float32)
-        return matrix
-
-    def _represent(self, rows: Array) -> Array:
-        """Turn released rows into the short vectors of the distance estimate, float32."""
-        if self.distances == "nystrom":
-            return np.asarray(rows @ self._frame, dtype=np.float32)
-        if self._frame is None:
-            return np.asarray(rows, dtype=np.float32)
-        coordinates: Array = self._frame.coordinates(rows)
-        return coordinates
-
-    def _lay_out(self, estimate: DistanceEstimate) -> Array:
-        raise NotImplementedError
-
-    def _place(self, queries: Array) -> Array:
-        raise NotImplementedError
-
-
-class FedTSNE(_FederatedMap):
+class FedTSNE(FederatedMap):
     """Fed-tSNE on openTSNE.
 
     Parameters
     ----------
-    n_landmarks : int
-        n_y.
-    mechanism : Mechanism or str
-        How the landmarks are learned; see `dpfedvis.mechanisms`.
+    n_landmarks : int, optional
+        n_y; by default 500, or with ``release="none"`` as many as the noise allows.
+    mechanism : Mechanism or str, optional
+        How the landmarks are learned; see `dpfedvis.mechanisms`. By default ``"k-means"`` with ``release="none"``, and
+        ``"gradient"`` otherwise.
     budget : Budget, optional
         Needed by every mechanism and release that protects.
-    release : {"exact", "noisy", "none"}
+    release : {"exact", "noisy", "none"}, optional
         What each client gives away of its records once the landmarks are there. Exact rows are the data: under an
-        end-to-end budget they are refused.
+        end-to-end budget they are refused. With ``"none"`` the server publishes the landmarks' map and each client
+        places its own records at home. By default ``"none"`` under an end-to-end budget, else ``"exact"``.
     distances : {"gram", "nystrom"}
         Coordinates in the landmarks' affine span, or the paper's B W_k⁺ Bᵀ.
     rounds : int
@@ -148,13 +55,18 @@ class FedTSNE(_FederatedMap):
         Threads of openTSNE.
     feddl : mapping, optional
         Further settings of `dpfedvis.feddl.FedDL`, such as ``bandwidth`` and ``bounds``.
+    billboard : mapping, optional
+        Settings of the end-to-end private map, ``release="none"``; see `dpfedvis.billboard.Recipe`.
     tsne : mapping, optional
         Further settings of `openTSNE.TSNE`.
 
     Attributes
     ----------
     embedding_ : array of shape (n, 2)
-        In the order of the clients; `views` gives each client's part.
+        In the order of the clients; `views` gives each client's part. With ``release="none"`` no one but this
+        simulation has it: in a real federation each client has its own part.
+    board_, density_
+        With ``release="none"``, what everybody sees.
     distances_, neighbors_
         The estimate and the graph that the map was made from.
     landmarks_, ledger_, statement_, feddl_
@@ -162,10 +74,10 @@ class FedTSNE(_FederatedMap):
 
     def __init__(
         self,
-        n_landmarks: int = 500,
-        mechanism: Mechanism | str = "gradient",
+        n_landmarks: int | None = None,
+        mechanism: Mechanism | str | None = None,
         budget: Budget | None = None,
-        release: ReleaseMode = "exact",
+        release: ReleaseMode | None = None,
         distances: Literal["gram", "nystrom"] = "gram",
         rounds: int = 50,
         random_state: int = 0,
@@ -177,6 +89,7 @@ class FedTSNE(_FederatedMap):
         neighbors: Method = "auto",
         n_jobs: int = 2,
         feddl: Mapping[str, Any] | None = None,
+        billboard: Mapping[str, Any] | None = None,
         tsne: Mapping[str, Any] | None = None,
     ) -> None:
         self.n_landmarks = n_landmarks
@@ -194,6 +107,7 @@ class FedTSNE(_FederatedMap):
         self.neighbors = neighbors
         self.n_jobs = n_jobs
         self.feddl = feddl
+        self.billboard = billboard
         self.tsne = tsne
 
     def _lay_out(self, estimate: DistanceEstimate) -> Array:
@@ -217,13 +131,23 @@ class FedTSNE(_FederatedMap):
         self._layout -= (self._layout.max(axis=0) + self._layout.min(axis=0)) / 2
         return np.array(self._layout, dtype=np.float64)
 
+    def _lay_out_anchors(self, anchors: Array) -> Array:
+        from openTSNE import TSNE, initialization
+
+        perplexity = min(checks.positive("perplexity", self.perplexity), (len(anchors) - 1) / 3)
+        start = initialization.pca(anchors, random_state=self.random_state)
+        layout = TSNE(
+            perplexity=perplexity, initialization=start, n_jobs=1, random_state=self.random_state, neighbors="exact"
+        ).fit(anchors)
+        return np.array(layout, dtype=np.float64)
+
     def _place(self, queries: Array) -> Array:
         # Perplexity 5 and openTSNE's own schedule: its advice for new points among fixed ones.
         perplexity = min(5.0, self.perplexity, len(self.embedding_) / 3)
         return np.array(self._layout.transform(queries, perplexity=perplexity), dtype=np.float64)
 
 
-class FedUMAP(_FederatedMap):
+class FedUMAP(FederatedMap):
     """Fed-UMAP on umap-learn.
 
     Parameters
@@ -234,16 +158,16 @@ class FedUMAP(_FederatedMap):
     umap : mapping, optional
         Further settings of `umap.UMAP`.
     n_landmarks, mechanism, budget, release, distances, rounds, random_state, release_share, tau_x, rank, ridge,
-    neighbors, feddl
+    neighbors, feddl, billboard
         As in `FedTSNE`.
     """
 
     def __init__(
         self,
-        n_landmarks: int = 500,
-        mechanism: Mechanism | str = "gradient",
+        n_landmarks: int | None = None,
+        mechanism: Mechanism | str | None = None,
         budget: Budget | None = None,
-        release: ReleaseMode = "exact",
+        release: ReleaseMode | None = None,
         distances: Literal["gram", "nystrom"] = "gram",
         rounds: int = 50,
         random_state: int = 0,
@@ -255,6 +179,7 @@ class FedUMAP(_FederatedMap):
         ridge: float = 0.0,
         neighbors: Method = "auto",
         feddl: Mapping[str, Any] | None = None,
+        billboard: Mapping[str, Any] | None = None,
         umap: Mapping[str, Any] | None = None,
     ) -> None:
         self.n_landmarks = n_landmarks
@@ -272,9 +197,13 @@ class FedUMAP(_FederatedMap):
         self.ridge = ridge
         self.neighbors = neighbors
         self.feddl = feddl
+        self.billboard = billboard
         self.umap = umap
 
     def _lay_out(self, estimate: DistanceEstimate) -> Array:
+        return self._umap(estimate)
+
+    def _umap(self, estimate: DistanceEstimate) -> Array:
         n = len(estimate.left)
         k = min(n - 1, checks.count("n_neighbors", self.n_neighbors))
         self.neighbors_ = nearest(estimate, k, method=self.neighbors, seed=self.random_state)
@@ -296,6 +225,12 @@ class FedUMAP(_FederatedMap):
 
             layout = UMAP(**settings, precomputed_knn=(indices, distances)).fit_transform(estimate.left)
         return np.asarray(layout, dtype=np.float64)
+
+    # t-SNE with exaggeration 4 has the forces of UMAP (Böhm, Berens & Kobak 2022).
+    _anchored = Anchored(exaggeration=4.0, exaggerated=300, plain=0)
+
+    def _lay_out_anchors(self, anchors: Array) -> Array:
+        return self._umap(GramDistances(anchors))
 
     def _place(self, queries: Array) -> Array:
         """Weighted mean of the places of the nearest records, weights as in UMAP's graph: exp(−(d − d₁)/scale)."""

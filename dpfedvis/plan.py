@@ -119,8 +119,14 @@ def plan_run(
         return None
     if budget is None:
         raise InvalidParameter("budget", None, f"given: mechanism {mechanism.name!r} protects what it uploads")
-    if budget.unit != "record":
-        raise InvalidParameter("unit of the budget", budget.unit, "record: the sensitivities here are for one record")
+    if budget.unit == "client" and (
+        mechanism.protection != "upload" or budget.adjacency != "replace-one" or sampling_rate is not None
+    ):
+        raise InvalidParameter(
+            "unit of the budget",
+            budget.unit,
+            "record here: a whole client is covered for protected uploads under replace-one, without sampling",
+        )
     if noise == "discrete":
         releases = [replace(release, granularity=1.0) for release in releases]
     return RunPlan(calibrate(budget, releases), noise)
@@ -147,6 +153,10 @@ def terms_of_clients(
 
     Notes
     -----
+    Where the unit is a whole client, a sensitivity is that for n_p = 1. For a client uploads a mean of g(x) over its
+    records, and a mean of g(x′) over any others, however many, is away from it by at most max ‖g(x) − g(x′)‖, which is
+    what replacing the only record of a client comes to.
+
     Under `local` trust each client's upload carries its own noise, σ_p = z Δ_p with the noise multiplier z. Otherwise
     only Σ_p ω_p m_p is seen, which a record of client p moves by ω_p Δ_p, and its noise must do for all: σ = z max_p
     ω_p Δ_p.
@@ -160,7 +170,8 @@ def terms_of_clients(
             what, size = HOME, setting.features
         else:
             what, size = mechanism.what, math.prod(mechanism.shape(setting))
-        deltas = [_stated(mechanism, setting, denominator) for denominator in denominators]
+        whole = plan.multipliers.budget.unit == "client"
+        deltas = [_stated(mechanism, setting, 1.0 if whole else denominator) for denominator in denominators]
         sigma = None
         if mechanism.trust != "local":
             if plan.noise == "discrete":

@@ -18,11 +18,12 @@ from accounting.budget import Adjacency
 from accounting.errors import InvalidParameter, UnprotectedReleaseError
 from accounting.events import Stage
 from dpfedvis.data import FederatedData
-from dpfedvis.federation import Door, Failure, Federation, Outbox, Streams, Terms
+from dpfedvis.federation import Door, Failure, Federation, Outbox, Streams
 from dpfedvis.kernels import Array, Kernel
 from dpfedvis.mechanisms import Mechanism
-from dpfedvis.plan import RunPlan, plan_run, terms_of_clients
+from dpfedvis.plan import RunPlan, plan_run
 from dpfedvis.projections import Box, Everywhere, Projection
+from dpfedvis.releases import Releases
 from dpfedvis.scale import (
     ExactMean,
     MedianDistance,
@@ -105,22 +106,24 @@ class Preparation:
                 "missing", self._fed.missing, "public-value under a budget: filled means tie records to each other"
             )
         if self._protects:
-            self._mechanism.sensitivity(self._facts, self.denominators[0])
+            rate = self._config.sampling_rate or 1.0
+            self._mechanism.sensitivity(self._facts, rate * self.denominators[0])
 
     @cached_property
     def denominators(self) -> list[float]:
-        """Public denominators of the clients' means over a round's records."""
-        rate = self._config.sampling_rate or 1.0
+        """Public denominators of the clients' means, before sampling."""
         if self._adjacency == "replace-one":
-            return [rate * records for records in self._fed.records]
+            return [float(records) for records in self._fed.records]
         if self._config.public_records is None:
             raise InvalidParameter("public_records", None, "given under add-remove, where every n_p is private")
-        return [rate * self._config.public_records] * self._fed.n_clients
+        return [float(self._config.public_records)] * self._fed.n_clients
 
     @cached_property
     def weights(self) -> list[float]:
         """ω_p, summing to 1."""
-        if self._config.weights == "equal":
+        budget = self._config.budget
+        # Where the unit is a whole client every n_p is private, and so would be weights made of them.
+        if self._config.weights == "equal" or (budget is not None and budget.unit == "client"):
             return [1 / self._fed.n_clients] * self._fed.n_clients
         return [each / sum(self.denominators) for each in self.denominators]
 
@@ -168,9 +171,26 @@ class Preparation:
         first = config.projection or (Everywhere() if self._bounds is None else Box(*self._bounds))
         return lambda Y: last(first(Y))
 
+    @cached_property
+    def releases(self) -> Releases:
+        """The clients as they face the server."""
+        config = self._config
+        return Releases(
+            self._fed,
+            self.plan,
+            self._door,
+            self._streams,
+            self.denominators,
+            self.weights,
+            config.noise,
+            config.policy,
+            config.workers,
+            self._outbox,
+        )
+
     def federation(self) -> Federation:
         """Return the clients of the run, ready for their first round."""
-        return self._federation(self._mechanism, self.setting, self._terms(self._mechanism, self.setting))
+        return self.releases.federation(self._mechanism, self.setting)
 
     @property
     def _moments_used(self) -> bool:
@@ -210,12 +230,12 @@ class Preparation:
             return public_kernel(self._fed.n_features, self._bounds)
         if bandwidth == "histogram":
             release = self._histogram_release
-            noise = math.sqrt(self._variance(release))
+            noise = math.sqrt(self.releases.variance(release, self._facts))
             return kernel_of_distance(release.squared_distance(self._histogram, noise, self._fed.n_features))
         if bandwidth == "moments":
-            return kernel_of_distance(
-                self._moments_release.mean_squared_distance(self._moments, self._variance(self._moments_release))
-            )
+            moments = self._moments_release
+            variance = self.releases.variance(moments, self._facts)
+            return kernel_of_distance(moments.mean_squared_distance(self._moments, variance))
         if bandwidth == "median":
             return kernel_of_distance(float(self._once(MedianDistance())[0]))
         raise InvalidParameter("bandwidth", bandwidth, "a number, several, public, histogram, moments or median")
@@ -224,7 +244,7 @@ class Preparation:
     def _moments_release(self) -> Moments:
         tau_x = self._config.tau_x
         if tau_x is None:
-            noise = math.sqrt(self._variance(self._histogram_release))
+            noise = math.sqrt(self.releases.variance(self._histogram_release, self._facts))
             tau_x = self._histogram_release.norm_bound(self._histogram, noise, self._fed.n_features)
         return Moments(trust=self._mechanism.trust, tau_x=tau_x)
 
@@ -240,48 +260,7 @@ class Preparation:
     def _histogram(self) -> Array:
         return self._once(self._histogram_release)
 
-    def _variance(self, release: Mechanism) -> float:
-        """Variance of the noise in each averaged value of a single release."""
-        sigmas = [term.event.sigma for term in self._terms(release, self._single) if term.event is not None]
-        if release.trust != "local":
-            return sigmas[0] ** 2
-        return math.fsum((weight * sigma) ** 2 for weight, sigma in zip(self.weights, sigmas, strict=True))
-
-    @property
-    def _single(self) -> Setting:
-        """Facts for a release over all records, once."""
-        return replace(self._facts, rounds=1, sampling_rate=None)
-
     def _once(self, mechanism: Mechanism) -> Array:
-        federation = self._federation(mechanism, self._single, self._terms(mechanism, self._single))
-        try:
-            return federation.average(np.zeros((1, self._fed.n_features)), 0)
-        finally:
-            federation.close()
-            self.failures += federation.failures
-
-    def _terms(self, mechanism: Mechanism, setting: Setting) -> list[Terms]:
-        rate = self._config.sampling_rate or 1.0
-        scale = 1.0 if setting.sampling_rate is not None else 1 / rate
-        return terms_of_clients(
-            self.plan,
-            mechanism,
-            setting,
-            [client.name for client in self._fed.clients],
-            [scale * denominator for denominator in self.denominators],
-            self.weights,
-        )
-
-    def _federation(self, mechanism: Mechanism, setting: Setting, terms: list[Terms]) -> Federation:
-        return Federation(
-            [client.X for client in self._fed.clients],
-            terms,
-            mechanism,
-            setting,
-            self._door,
-            self._streams,
-            self._config.noise,
-            self._config.policy,
-            self._config.workers,
-            self._outbox,
-        )
+        average, failures = self.releases.once(mechanism, self._facts)
+        self.failures += failures
+        return average

@@ -98,7 +98,7 @@ class ScaleHistogram(ScaleRelease):
     """Scale of data of which nothing is known: counts of squared distances and squared norms by powers of two.
 
     Each client pairs its records at random and counts the pairs' squared distances, and the records' squared norms, in
-    cells [2^e, 2^{e+1}), e from −64 to 63. No bound on the data is needed.
+    cells [2^e, 2^{e+1}), e from −64 to 63, and divides by the number of its records. No bound on the data is needed.
     """
 
     name: ClassVar[str] = "scale-histogram"
@@ -109,14 +109,15 @@ class ScaleHistogram(ScaleRelease):
         return (2 * CELLS,)
 
     def sensitivity(self, setting: Setting, records: float) -> float:
-        """2."""
-        return sensitivity.scale_histogram(adjacency=setting.adjacency)
+        """2/n_p."""
+        return sensitivity.scale_histogram(adjacency=setting.adjacency) / records
 
     def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
         """Count."""
         pairs = generator.permutation(len(local.records))[: len(local.records) // 2 * 2].reshape(-1, 2)
         differences = local.records[pairs[:, 0]] - local.records[pairs[:, 1]]
-        return Message(np.concatenate([_octaves(np.vecdot(differences, differences)), _octaves(local.squared_norms)]))
+        counts = np.concatenate([_octaves(np.vecdot(differences, differences)), _octaves(local.squared_norms)])
+        return Message(counts / local.denominator)
 
     def squared_distance(self, average: Array, noise: float, features: int) -> float:
         """Typical squared distance: the middle of the fullest cell, the lowest (equal records) left out.

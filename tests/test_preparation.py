@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 
 from accounting import Budget, InvalidParameter, Ledger, UnprotectedReleaseError
-from dpfedvis import FederatedData
+from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.data import InvalidData
 from dpfedvis.feddl import FedDL
 from dpfedvis.kernels import Kernel
-from dpfedvis.mechanisms import HeuristicNoise, NoPerturbation, VariablePerturbation
+from dpfedvis.mechanisms import (
+    ClippedGradientPerturbation,
+    GradientPerturbation,
+    HeuristicNoise,
+    KMeans,
+    MeanEmbedding,
+    NoPerturbation,
+    VariablePerturbation,
+)
 from dpfedvis.mmd import gradient
+from dpfedvis.optimisers import Plain
 
 BUDGET = Budget(3, 1e-5)
 
@@ -100,13 +109,62 @@ def test_bounds_that_are_none_are_refused_by_name(bounds: object) -> None:
         federated(bounds=bounds)
 
 
-def test_a_claim_for_whole_clients_is_refused_while_sensitivities_are_for_records() -> None:
-    ledger = Ledger(budget=Budget(3, 1e-5, unit="client"))
+WHOLE = Budget(3, 1e-5, unit="client")
+
+
+@pytest.mark.parametrize("trust", ["local", "aggregate", "central"])
+@pytest.mark.parametrize("mechanism", [GradientPerturbation, ClippedGradientPerturbation, MeanEmbedding, KMeans])
+def test_a_claim_for_whole_clients_is_priced_as_that_for_a_client_with_one_record(mechanism: type, trust: str) -> None:
+    """Clients of 10, 60 and 200 records: none of them may be told apart by its noise or its weight."""
+    chosen = mechanism(trust=trust)
+    fed = FederatedData([np.random.default_rng(n).standard_normal((n, 4)) for n in (10, 60, 200)])
+    config = FedDL(mechanism=chosen, budget=WHOLE, bandwidth=1.0, landmarks=4, rounds=2, start="normal")
+    result = config.run(fed)
+    share = 1.0 if trust == "local" else 1 / 3
+    events = list(result.ledger.events())
+    assert {event.unit for event in events} == {"client"}
+    expected = share * chosen.sensitivity(result.setting, 1.0)
+    assert [event.sensitivity for event in events] == pytest.approx([expected] * len(events))
+    assert len({event.sigma for event in events}) == 1
+    assert result.ledger.spent(end_to_end=True) == pytest.approx(3, rel=1e-6)
+
+
+def test_weights_do_not_tell_the_size_of_a_client_that_is_the_unit() -> None:
+    """The server's average is the plain mean of what two clients of 5 and 400 records uploaded."""
+    parts = [np.random.default_rng(p).standard_normal((n, 4)) for p, n in enumerate((5, 400))]
+    seen: list[np.ndarray] = []
+    config = FedDL(mechanism="k-means", budget=WHOLE, bandwidth=1.0, landmarks=3, rounds=1, start="normal")
+    result = config.run(FederatedData(parts), witness=lambda _, values: seen.append(values.astype(np.float64)))
+    expected = KMeans().update(result.start, np.mean(seen, axis=0), result.setting, Plain(1.0)).landmarks
+    np.testing.assert_allclose(result.landmarks, expected, rtol=1e-5)
+    sized = KMeans().update(result.start, np.average(seen, axis=0, weights=[5, 400]), result.setting, Plain(1.0))
+    assert not np.allclose(result.landmarks, sized.landmarks, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"mechanism": "input"},
+        {"budget": Budget(3, 1e-5, unit="client", adjacency="add-remove"), "public_records": 60},
+        {
+            "budget": Budget(3, 1e-5, unit="client", adjacency="add-remove"),
+            "public_records": 60,
+            "sampling_rate": 0.5,
+        },
+        {"sampling_rate": 0.5},
+    ],
+)
+def test_a_claim_for_whole_clients_is_refused_where_nothing_covers_it(settings: dict[str, object]) -> None:
+    values = {"mechanism": "gradient", "budget": WHOLE, "bandwidth": 1.0, "landmarks": 4, **settings}
+    ledger = Ledger(budget=values["budget"])  # type: ignore[arg-type]
     with pytest.raises(InvalidParameter, match="unit"):
-        FedDL(mechanism="gradient", budget=Budget(3, 1e-5, unit="client"), bandwidth=1.0).run(
-            federated(), ledger=ledger
-        )
+        FedDL(**values).run(federated(), ledger=ledger)  # type: ignore[arg-type]
     assert len(ledger) == 0
+
+
+def test_noisy_rows_of_whole_clients_are_refused() -> None:
+    with pytest.raises(InvalidParameter, match="unit"):
+        FedTSNE(mechanism="gradient", budget=WHOLE, release="noisy", tau_x=3.0).fit(federated())
 
 
 def test_filled_means_tie_records_together_so_a_budget_refuses_them() -> None:
@@ -119,7 +177,7 @@ def test_filled_means_tie_records_together_so_a_budget_refuses_them() -> None:
     )
 
 
-@pytest.mark.parametrize("mechanism", ["gradient", "clipped", "variable", "mean-embedding"])
+@pytest.mark.parametrize("mechanism", ["gradient", "clipped", "variable", "mean-embedding", "k-means"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_one_absurd_record_does_not_stop_a_client(mechanism: str, dtype: type) -> None:
     parts = [client.X.astype(dtype) for client in federated().clients]

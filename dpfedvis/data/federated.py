@@ -1,6 +1,6 @@
 """Records at P clients: the input of every federated run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any, Self
@@ -265,6 +265,26 @@ class FederatedData:
         clipped._bounds = self._bounds
         clipped._index = self._index
         return clipped
+
+    def transformed(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> Self:
+        """Return a copy in which every client has applied a public function to its records.
+
+        Parameters
+        ----------
+        function : callable
+            Takes an array of shape (n, m), gives one of shape (n, m'); public, or it would leak.
+
+        Returns
+        -------
+        FederatedData
+            Same clients, names, labels and index; bounds of features are no longer known.
+        """
+        made = object.__new__(type(self))
+        made._clients = tuple(replace(client, X=read_only(function(client.X))) for client in self._clients)
+        made._missing = self._missing
+        made._bounds = None
+        made._index = self._index
+        return made
 
     def __repr__(self) -> str:
         sizes = self.records

@@ -10,6 +10,7 @@ from dpfedvis.mechanisms.gradient import GradientPerturbation
 from dpfedvis.mechanisms.gradients import GradientUpload
 from dpfedvis.mechanisms.heuristic import HeuristicNoise
 from dpfedvis.mechanisms.input import InputPerturbation
+from dpfedvis.mechanisms.k_means import KMeans
 from dpfedvis.mechanisms.local_steps import LocalSteps
 from dpfedvis.mechanisms.mean_embedding import MeanEmbedding
 from dpfedvis.mechanisms.none import NoPerturbation
@@ -26,6 +27,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "clipped": ClippedGradientPerturbation,
     "heuristic": HeuristicNoise,
     "mean-embedding": MeanEmbedding,
+    "k-means": KMeans,
     "published": PublishedFedDL,
 }
 
@@ -47,6 +49,7 @@ __all__ = [
     "GradientUpload",
     "HeuristicNoise",
     "InputPerturbation",
+    "KMeans",
     "Local",
     "LocalSteps",
     "MeanEmbedding",

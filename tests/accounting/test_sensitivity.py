@@ -489,6 +489,20 @@ def test_second_moment_bound_holds_and_is_attained_by_orthogonal_records(clip: f
     assert moved(np.array([clip, 0.0, 0.0, clip])) == pytest.approx(bound, rel=1e-9)
 
 
+@pytest.mark.parametrize("records", [1, 40])
+def test_cluster_sums_bound_is_attained_by_two_clusters_and_by_one(records: float) -> None:
+    def row(offset: float, cluster: int) -> Array:
+        total = np.zeros((2, 2))
+        total[cluster] = offset, 1.0
+        return total / records
+
+    replaced = sensitivity.cluster_sums(records=records)
+    assert np.linalg.norm(row(1.0, 0) - row(1.0, 1)) == pytest.approx(replaced, rel=1e-12)
+    assert np.linalg.norm(row(1.0, 0) - row(-1.0, 0)) == pytest.approx(replaced, rel=1e-12)
+    added = sensitivity.cluster_sums(records=records, adjacency="add-remove")
+    assert np.linalg.norm(row(-1.0, 1)) == pytest.approx(added, rel=1e-12)
+
+
 def test_histogram_bound_is_attained_by_every_pair_of_cells_and_never_exceeded() -> None:
     cells = 5
     shared = [0, 3, 3]
@@ -528,6 +542,7 @@ VALID: dict[str, tuple[Callable, dict]] = {
     "kernels": (sensitivity.kernel_rows, {"gamma": 1.0, "landmarks": 5, "tau_x": 1.0}),
     "embedding": (sensitivity.mean_embedding, {"records": 10}),
     "moments": (sensitivity.moments, {"records": 10}),
+    "clusters": (sensitivity.cluster_sums, {"records": 10}),
     "second moment": (sensitivity.second_moment, {"clip": 1.0}),
     "histogram": (sensitivity.histogram, {}),
 }

@@ -20,6 +20,7 @@ from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
     InputPerturbation,
+    KMeans,
     MeanEmbedding,
     VariablePerturbation,
     mechanism,
@@ -72,6 +73,8 @@ def stated_sensitivity(chosen, setting, records):
         return 2 * chosen.tau_x
     if isinstance(chosen, MeanEmbedding):
         return half * 2 / records
+    if isinstance(chosen, KMeans):
+        return (math.sqrt(2) if setting.adjacency == "add-remove" else 2.0) / records
     if isinstance(chosen, ClippedGradientPerturbation):
         return half * 8 * gamma * chosen.clip * max_clip(Kernel((gamma,)), n_y) / (records * n_y)
     if isinstance(chosen, VariablePerturbation):

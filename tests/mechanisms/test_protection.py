@@ -18,6 +18,7 @@ from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
     InputPerturbation,
+    KMeans,
     MeanEmbedding,
     VariablePerturbation,
 )
@@ -30,6 +31,7 @@ BUILDERS = {
     "clipped": lambda trust: ClippedGradientPerturbation(trust=trust, clip=0.4),
     "variable": lambda trust: VariablePerturbation(trust=trust),
     "mean-embedding": lambda trust: MeanEmbedding(trust=trust, frequencies=1000, steps=5),
+    "k-means": lambda trust: KMeans(trust=trust, sweeps=20),
 }
 REPLACE = [(name, trust, "replace-one") for name in BUILDERS for trust in TRUSTS]
 ADD = [(name, trust, "add-remove") for name in BUILDERS if name != "variable" for trust in TRUSTS]
@@ -184,7 +186,7 @@ def event_written_twice(patch):
     patch.setattr(Door, "account", twice)
 
 
-LOCAL = ("gradient", "theorem", "clipped", "variable", "mean-embedding")
+LOCAL = ("gradient", "theorem", "clipped", "variable", "k-means", "mean-embedding")
 NOISE, FRESH, DELTA, LEDGER = "variance", "not fresh", "Δ of client", "ledger is not what passed"
 FAULTS = [
     *((name, trust, noise_twice, NOISE) for name in LOCAL for trust in TRUSTS),

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from accounting import Budget
+from dpfedvis.billboard.subspace import SecondMoments
 from dpfedvis.kernels import Kernel
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
     InputPerturbation,
+    KMeans,
     MeanEmbedding,
     VariablePerturbation,
 )
@@ -35,6 +37,8 @@ MECHANISMS = {
     "clipped, hardly": ClippedGradientPerturbation(clip=0.95),
     "variable": VariablePerturbation(),
     "mean-embedding": MeanEmbedding(frequencies=4),
+    "k-means": KMeans(reach=0.3),
+    "second moments": SecondMoments(centre=np.full(M, 0.2), clip=1.1),
     "moments": Moments(tau_x=1.3),
     "scale histogram": ScaleHistogram(),
     "input": InputPerturbation(tau_x=1.3),
@@ -122,6 +126,8 @@ def test_no_search_finds_more_than_delta(name, adjacency):
         "moments": 0.8,
         "input": 0.9,
         "scale histogram": 0.99,
+        "k-means": 0.95,
+        "second moments": 0.95,
     }
     assert worst >= floor.get(name, 0.0), "the search is too weak to mean anything"
 
@@ -150,6 +156,19 @@ def test_the_tight_bound_is_attained(gamma, adjacency):
             assert ratio(chosen, worst, Y, -opposite, setting) == pytest.approx(1, rel=1e-6)
 
 
+@pytest.mark.parametrize("name", [name for name, chosen in MECHANISMS.items() if chosen.protection == "upload"])
+@given(data=st.data())
+def test_whole_clients_differ_by_at_most_the_delta_of_one_record(name, data):
+    """All records of a client give way to others, however many: each side divides by its own number."""
+    chosen = MECHANISMS[name]
+    X, other = (data.draw(arrays(data.draw(st.integers(1, 6)))) for _ in range(2))
+    if name == "mean-embedding":
+        X, other = np.clip(X, -4, 4), np.clip(other, -4, 4)
+    Y, setting = data.draw(arrays(N_Y)), setting_for(data.draw(KERNELS), "replace-one", data.draw(st.integers(1, 3)))
+    here, there = (message(chosen, each, Y, setting, float(len(each))).astype(np.float64) for each in (X, other))
+    assert np.linalg.norm(here - there) <= chosen.sensitivity(setting, 1.0) * SLACK[name]
+
+
 def test_float32_exceeds_delta_by_rounding_alone():
     """Single precision rounds the sum over all records, whose size in Δ is at most n_p/2 times an ulp or two."""
     gamma, n = 0.5, 60
@@ -162,7 +181,7 @@ def test_float32_exceeds_delta_by_rounding_alone():
 
 
 @pytest.mark.parametrize(
-    "name", ["gradient", "theorem", "clipped", "variable", "mean-embedding", "moments", "scale histogram"]
+    "name", [name for name, chosen in MECHANISMS.items() if chosen.protection == "upload"]
 )
 @pytest.mark.parametrize("trust", ["local", "aggregate", "central"])
 def test_events_of_weighted_sums_cover_every_client(name, trust):

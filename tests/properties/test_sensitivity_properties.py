@@ -150,7 +150,7 @@ def test_rows_of_records_distances_kernels_and_gram_coordinates(pair: tuple, gam
 
 @given(neighbouring(radius=RADIUS), st.floats(0.5, 100.0), st.integers(0, 2**32 - 1))
 def test_one_shot_uploads(pair: tuple, denominator: float, seed: int) -> None:
-    _, first, second, adjacency = pair
+    Y, first, second, adjacency = pair
     generator = np.random.default_rng(seed)
     frequencies = generator.normal(size=(4, first.shape[1])) * generator.uniform(0.1, 10)
 
@@ -161,6 +161,14 @@ def test_one_shot_uploads(pair: tuple, denominator: float, seed: int) -> None:
     def moments(X: Array) -> Array:
         return np.append(X.sum(0) / RADIUS, (X**2).sum() / RADIUS**2) / denominator
 
+    def clusters(X: Array) -> Array:
+        total = np.zeros((len(Y), Y.shape[1] + 1))
+        for x in X:
+            own = int(np.argmin([np.sum((x - y) ** 2) for y in Y]))
+            offset = x - Y[own]
+            total[own] += np.append(offset / max(1.0, float(np.linalg.norm(offset))), 1.0)
+        return total / denominator
+
     def histogram(X: Array) -> Array:
         return np.histogram(X[:, 0], bins=5, range=(-RADIUS * ROUNDING, RADIUS * ROUNDING))[0]
 
@@ -168,6 +176,7 @@ def test_one_shot_uploads(pair: tuple, denominator: float, seed: int) -> None:
         (features, sensitivity.mean_embedding(records=denominator, adjacency=adjacency)),
         (moments, sensitivity.moments(records=denominator, adjacency=adjacency)),
         (lambda X: X.T @ X, sensitivity.second_moment(clip=RADIUS, adjacency=adjacency)),
+        (clusters, sensitivity.cluster_sums(records=denominator, adjacency=adjacency)),
         (histogram, sensitivity.histogram(adjacency=adjacency)),
     ]:
         assert distance(upload(first), upload(second)) <= bound * ROUNDING

@@ -1,0 +1,196 @@
+"""How a client places its own records in the published map, at home. Nothing here leaves the client.
+
+Three ways: among its nearest anchors by weight; by openTSNE's `transform`; or by *anchored refinement*, where the
+client lays out all its records together, with their own neighbours pulling, while the anchors stay pinned. The last
+takes local structure from the client's own data and only the frame from the anchors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from scipy.sparse import block_array, csr_array
+
+from accounting import checks
+from dpfedvis.billboard.board import Billboard
+from dpfedvis.distances import GramDistances
+from dpfedvis.kernels import Array
+from dpfedvis.neighbors import Neighbors, nearest, nearest_to
+
+
+class Placement(Protocol):
+    """The plug-in point: places of one client's records in the published map."""
+
+    def __call__(self, board: Billboard, records: Array) -> Array:
+        """Return places, shape (n, 2), of records, shape (n, m)."""
+
+
+@dataclass(frozen=True)
+class ByWeights:
+    """The mean of the nearest anchors' places, with t-SNE's weights.
+
+    Parameters
+    ----------
+    neighbors : int
+    perplexity : float
+    """
+
+    neighbors: int = 10
+    perplexity: float = 4.0
+
+    def __call__(self, board: Billboard, records: Array) -> Array:
+        """Place each record by itself."""
+        placed: Array = _anchors(board, records, self.neighbors, self.perplexity) @ board.places
+        return placed
+
+
+@dataclass(frozen=True)
+class ByTransform:
+    """openTSNE's `transform`: each record finds its place among fixed anchors, by itself.
+
+    Parameters
+    ----------
+    perplexity : float
+    """
+
+    perplexity: float = 5.0
+
+    def __call__(self, board: Billboard, records: Array) -> Array:
+        """Place each record by itself."""
+        from openTSNE import TSNEEmbedding, affinity
+
+        perplexity = min(self.perplexity, (len(board.anchors) - 1) / 3)
+        known = affinity.PerplexityBasedNN(board.anchors, perplexity=perplexity, n_jobs=1, method="exact")
+        layout = TSNEEmbedding(board.places.copy(), known, n_jobs=1, random_state=board.seed)
+        points = board.subspace.coordinates(records)
+        return np.array(layout.transform(points, perplexity=perplexity), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Anchored:
+    """Anchored refinement: a t-SNE of the client's own records around pinned anchors.
+
+    Each record is pulled by its neighbours among the client's own records, found among whole records, and by the
+    anchors that are nearest to it in the subspace. The layout starts where `ByWeights` puts the records.
+
+    Parameters
+    ----------
+    pull : float
+        Share of a record's affinity that goes to anchors.
+    perplexity : float
+        Among own records.
+    exaggerated, plain : int
+        Iterations with affinities times `exaggeration`, and as they are.
+    exaggeration : float
+    """
+
+    pull: float = 0.2
+    perplexity: float = 15.0
+    exaggerated: int = 100
+    exaggeration: float = 12.0
+    plain: int = 200
+
+    def __post_init__(self) -> None:
+        checks.probability("pull", self.pull)
+        checks.positive("perplexity", self.perplexity)
+        checks.positive("exaggeration", self.exaggeration)
+        checks.at_least("exaggerated", self.exaggerated, 0)
+        checks.at_least("plain", self.plain, 0)
+
+    def __call__(self, board: Billboard, records: Array) -> Array:
+        """Place all records of one client together; a few alone have no structure of their own to add."""
+        start = ByWeights()(board, records)
+        if len(records) < 5:
+            return start
+        from openTSNE import TSNEEmbedding
+
+        pinned = len(board.places)
+        layout = TSNEEmbedding(
+            np.concatenate([board.places, start]),
+            _Affinities(self._affinities(board, records)),
+            # Interpolation pays for large n only: its grid grows with the map, however few the points.
+            negative_gradient_method=_pinned(board.places, "bh" if len(records) < 10_000 else "fft"),
+            n_jobs=1,
+            random_state=board.seed,
+        )
+        layout.optimize(self.exaggerated, exaggeration=self.exaggeration, momentum=0.5, inplace=True)
+        layout.optimize(self.plain, exaggeration=1, momentum=0.8, inplace=True)
+        return np.array(layout[pinned:], dtype=np.float64)
+
+    def _affinities(self, board: Billboard, records: Array) -> csr_array:
+        """Joint affinities of anchors and own records, sparse, summing to 1; anchors have none among themselves."""
+        n = len(records)
+        k = min(n - 1, max(int(3 * self.perplexity), 1))
+        own = nearest(GramDistances(records.astype(np.float32, copy=False)), k, method="exact")
+        among = _weights(own, n, min(self.perplexity, k / 3))
+        to_anchors = _anchors(board, records, 15, 5.0) * (self.pull / 2)
+        joint = block_array(
+            [[None, to_anchors.T], [to_anchors, (among + among.T) * ((1 - self.pull) / 2)]], format="csr"
+        )
+        joint.sort_indices()
+        return csr_array(joint / joint.sum())
+
+
+def placement(choice: Placement | str, anchored: Placement) -> Placement:
+    """Return a placement: itself, or the one of this short name."""
+    if not isinstance(choice, str):
+        return choice
+    known: dict[str, Placement] = {"anchored": anchored, "weights": ByWeights(), "transform": ByTransform()}
+    return known[checks.one_of("placement", choice, known)]
+
+
+def _pinned(places: Array, method: Literal["bh", "fft"]) -> Callable[..., tuple[float, Array]]:
+    """Return openTSNE's objective with the first points fixed at `places`, bit for bit.
+
+    openTSNE centres the layout after every step. That is undone here for all points, or a client's own would be carried
+    past the anchors, towards the middle of the map; and the anchors' gradient is zero, so that no step moves them.
+    """
+    from openTSNE import tsne
+
+    divergence = {"bh": tsne.kl_divergence_bh, "fft": tsne.kl_divergence_fft}[method]
+
+    def objective(embedding: Array, P: csr_array, **settings: Any) -> tuple[float, Array]:
+        embedding += places[0] - embedding[0]
+        embedding[: len(places)] = places
+        error, gradient = divergence(embedding, P, **settings)
+        gradient[: len(places)] = 0
+        return error, gradient
+
+    return objective
+
+
+class _Affinities:
+    """Affinities as openTSNE takes them."""
+
+    def __init__(self, P: csr_array) -> None:
+        self.P = P
+        self.n_samples = P.shape[0]
+        self.verbose = False
+
+
+def _anchors(board: Billboard, records: Array, k: int, perplexity: float) -> csr_array:
+    """Weights of each record's nearest anchors in the subspace, shape (n, k); rows sum to 1."""
+    k = min(k, len(board.anchors))
+    found = nearest_to(GramDistances(board.anchors), board.subspace.coordinates(records), k)
+    return _weights(found, len(board.anchors), min(perplexity, 0.7 * k))
+
+
+def _weights(found: Neighbors, columns: int, perplexity: float) -> csr_array:
+    """Gaussian weights of the given perplexity over neighbours, shape (n, columns); rows sum to 1."""
+    from openTSNE.affinity import joint_probabilities_nn
+
+    if found.indices.shape[1] == 1:
+        return csr_array((np.ones(len(found.indices)), found.indices[:, 0], np.arange(len(found.indices) + 1)),
+                         shape=(len(found.indices), columns))  # fmt: skip
+    weights = joint_probabilities_nn(
+        found.indices,
+        found.distances,
+        [perplexity],
+        symmetrize=False,
+        normalization="point-wise",
+        n_reference_samples=columns,
+    )
+    return csr_array(weights)

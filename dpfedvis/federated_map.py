@@ -1,0 +1,180 @@
+"""What Fed-tSNE and Fed-UMAP share: from federated data to something that can be laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from accounting import checks
+from accounting.errors import InvalidParameter
+from dpfedvis.billboard import Anchored, Billboard, Placement, Recipe, placement
+from dpfedvis.data import FederatedData
+from dpfedvis.distances import (
+    DistanceEstimate,
+    GramDistances,
+    NystromDistances,
+    gram_frame,
+    nystrom_factor,
+)
+from dpfedvis.estimators import FederatedEstimator, ReleaseMode, as_new_records
+from dpfedvis.federation.client import LARGEST_NORM
+from dpfedvis.kernels import Array, squared_distances
+from dpfedvis.mechanisms import Mechanism, mechanism
+from dpfedvis.neighbors import Method
+from dpfedvis.projections import clip_norms
+from dpfedvis.rows import DistanceRows, GramRows, Rows
+
+# Fewer have no spectral start in two dimensions.
+LEAST_RECORDS = 4
+
+
+class FederatedMap(FederatedEstimator):
+    """Landmarks → rows → distances → neighbours, or landmarks → billboard; layouts differ between t-SNE and UMAP."""
+
+    distances: Literal["gram", "nystrom"]
+    rank: int | None
+    ridge: float
+    neighbors: Method
+    billboard: Mapping[str, Any] | None
+
+    _anchored: ClassVar[Placement] = Anchored()
+
+    def fit(self, fed: FederatedData, y: None = None) -> Self:
+        """Learn landmarks; then release rows and lay out the map, or publish a billboard, as `release` says."""
+        self._check_data(fed)
+        if fed.n_records < LEAST_RECORDS:
+            raise InvalidParameter("number of records", fed.n_records, f"at least {LEAST_RECORDS} for a map")
+        if self._mode == "none":
+            return self._fit_billboard(fed)
+        rows = self._rows(0.0)
+        self._learn(fed, rows)
+        self.noise_ = self._row_noise(rows)
+        self._frame = self._make_frame()
+        uploads = self._release(self._rows(self.noise_), self.feddl_.clients)
+        left = np.concatenate([self._represent(upload) for upload in uploads])
+        self.distances_: DistanceEstimate = (
+            GramDistances(left) if self.distances == "gram" else NystromDistances(left, self._signs)
+        )
+        self.embedding_ = self._lay_out(self.distances_)
+        return self
+
+    def fit_transform(self, fed: FederatedData, y: None = None) -> Array:
+        """Fit, and return the map of all records in the order of the clients, shape (n, 2)."""
+        return self.fit(fed).embedding_
+
+    def views(self) -> dict[str, Array]:
+        """Return each client's part of the map, by name."""
+        check_is_fitted(self, "embedding_")
+        return self._by_client(self.embedding_)
+
+    def transform(self, X: Any, name: str = "newcomer") -> Array:
+        """Place the records of a client that joins later.
+
+        It releases rows as the others did, and they are accounted for under its name; with ``release="none"`` it
+        places itself in the published map, and nothing is released or spent.
+
+        Parameters
+        ----------
+        X : array of shape (n, m)
+        name : str
+
+        Returns
+        -------
+        array of shape (n, 2)
+        """
+        check_is_fitted(self, "embedding_")
+        records = as_new_records(X, self.landmarks_.shape[1])
+        if self._mode == "none":
+            return self._placement(self.board_, clip_norms(records, LARGEST_NORM))
+        uploads = self._release(self._rows(self.noise_), [self._newcomer(records, name)])
+        return self._place(self._represent(uploads[0]))
+
+    def _rows(self, noise: float) -> Rows:
+        checks.one_of("distances", self.distances, ("gram", "nystrom"))
+        # The Gram coordinates are projected at home when they are to carry noise; otherwise distances, as in the paper.
+        noisy = self.distances == "gram" and self._mode == "noisy"
+        return GramRows(noise) if noisy else DistanceRows()
+
+    def _make_frame(self) -> Any:
+        Y = self.landmarks_.astype(np.float64)
+        W = np.sqrt(squared_distances(Y, Y))
+        if self.distances == "gram":
+            return None if self._mode == "noisy" else gram_frame(W)
+        matrix, signs = nystrom_factor(W, rank=self.rank, ridge=self.ridge)
+        self._signs = signs.astype(np.float32)
+        return matrix
+
+    def _represent(self, rows: Array) -> Array:
+        """Turn released rows into the short vectors of the distance estimate, float32."""
+        if self.distances == "nystrom":
+            return np.asarray(rows @ self._frame, dtype=np.float32)
+        if self._frame is None:
+            return np.asarray(rows, dtype=np.float32)
+        coordinates: Array = self._frame.coordinates(rows)
+        return coordinates
+
+    @property
+    def _mode(self) -> ReleaseMode:
+        if self.release is not None:
+            return self.release
+        private = self.budget is not None and self.budget.scope == "end-to-end"
+        protects = self.mechanism is None or mechanism(self.mechanism).protection == "upload"
+        return "none" if private and protects else "exact"
+
+    @property
+    def _chosen(self) -> Mechanism:
+        default = "k-means" if self._mode == "none" else "gradient"
+        return mechanism(default if self.mechanism is None else self.mechanism)
+
+    def _fit_billboard(self, fed: FederatedData) -> Self:
+        """Learn and publish the landmarks' map; each client then places its own records."""
+        if self.budget is None:
+            raise InvalidParameter("budget", None, "given for release='none'")
+        recipe, place = self._recipe, self._placement
+        recipe.check(fed)
+        # One absurd value must not stop a client, at any stage: that alone would tell that it is there.
+        fed = fed.clip(LARGEST_NORM)
+        further = {**(self.feddl or {})}
+        learner = recipe.learner(
+            budget=self.budget,
+            mechanism=self._chosen,
+            landmarks=self.n_landmarks,
+            rounds=self.rounds,
+            tau_x=self.tau_x,
+            seed=self.random_state,
+            further=further,
+        )
+        learned = learner.run(fed, **self._watched)
+        self._keep(fed, learned.feddl)
+        self.landmarks_ = learned.subspace.points(learned.feddl.landmarks)
+        anchors = recipe.anchored_points(learned, learner.records_a_client(fed), self.random_state)
+        places = recipe.scaled(self._lay_out_anchors(anchors), learner.records_a_client(fed))
+        self.board_ = Billboard(learned.subspace, anchors, places, self.random_state)
+        placed = [place(self.board_, client.X) for client in fed.clients]
+        self.embedding_ = np.concatenate(placed)
+        self.density_ = recipe.count(learner, learned, self.board_, fed, placed) if recipe.density else None
+        return self
+
+    @property
+    def _recipe(self) -> Recipe:
+        try:
+            return Recipe(**(self.billboard or {}))
+        except TypeError as error:
+            raise InvalidParameter("billboard", self.billboard, f"settings of Recipe: {error}") from error
+
+    @property
+    def _placement(self) -> Placement:
+        return placement(self._recipe.placement, self._anchored)
+
+    def _lay_out_anchors(self, anchors: Array) -> Array:
+        """Return the map of the anchors, shape (k, 2)."""
+        raise NotImplementedError
+
+    def _lay_out(self, estimate: DistanceEstimate) -> Array:
+        raise NotImplementedError
+
+    def _place(self, queries: Array) -> Array:
+        raise NotImplementedError

@@ -1,0 +1,91 @@
+"""Federated k-means: noisy sums and counts of each landmark's records, a few times over."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from accounting import checks, sensitivity
+from dpfedvis.kernels import Array, block_rows, squared_distances
+from dpfedvis.mechanisms.base import BaseMechanism, Local, Message, Step
+from dpfedvis.optimisers import Optimiser
+from dpfedvis.projections import clip_norms
+from dpfedvis.setting import Setting
+
+# A landmark with less than this share of an equal part of the records is taken for empty: its count is mostly noise.
+EMPTY = 0.25
+
+
+@dataclass(frozen=True)
+class KMeans(BaseMechanism):
+    """Lloyd's algorithm on noisy sums: each landmark moves to the mean of the records that are nearest to it.
+
+    What is summed is a record's *offset* from its landmark, clipped to the radius R = reach/√(2γ): offsets are much
+    shorter than records, so that less noise covers them. With γ one over a typical squared distance of two records,
+    1/√(2γ) is a typical distance of a record from the mean.
+
+    Parameters
+    ----------
+    trust : {"local", "aggregate", "central"}
+    sweeps : int
+        Uploads, whatever the number of rounds beyond it.
+    reach : float
+    """
+
+    sweeps: int = 4
+    reach: float = 0.75
+    what: ClassVar[str] = "cluster sums"
+    name: ClassVar[str] = "k-means"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.count("sweeps", self.sweeps)
+        checks.positive("reach", self.reach)
+
+    def uploads(self, rounds: int) -> int:
+        """`sweeps`, or all rounds where they are fewer."""
+        return min(rounds, self.sweeps)
+
+    def shape(self, setting: Setting) -> tuple[int, ...]:
+        """(n_y, m + 1): sums of offsets in units of R, and counts."""
+        return setting.landmarks, setting.features + 1
+
+    def sensitivity(self, setting: Setting, records: float) -> float:
+        """2/n_p, or √2/n_p under add-remove."""
+        return sensitivity.cluster_sums(records=records, adjacency=setting.adjacency)
+
+    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+        """Sum offsets and count, in blocks; one product with the 0-1 matrix of assignments does the summing."""
+        radius, total = self._radius(setting), np.zeros((len(Y), Y.shape[1] + 1))
+        rows = block_rows(len(local.records), len(Y), Y.dtype.itemsize)
+        for start in range(0, len(local.records), rows):
+            X = local.records[start : start + rows]
+            nearest = squared_distances(X, Y).argmin(axis=1)
+            offsets = clip_norms(X - Y[nearest], radius) / radius
+            assigned = np.zeros((len(Y), len(X)), Y.dtype)
+            assigned[nearest, np.arange(len(X))] = 1
+            total[:, :-1] += assigned @ offsets
+            total[:, -1] += assigned.sum(axis=1)
+        return Message((total / local.denominator).astype(Y.dtype, copy=False))
+
+    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+        """Move each landmark to its mean, and an empty one beside the fullest, to share its records."""
+        radius, counts = self._radius(setting), average[:, -1]
+        least = EMPTY / len(Y)
+        moves = clip_norms(average[:, :-1] / np.maximum(counts, least)[:, None], 1.0) * radius
+        empty = np.flatnonzero(counts < least)
+        moved = Y + moves
+        moved[empty] = Y[empty]
+        full = np.argsort(-counts, kind="stable")[: len(Y) - len(empty)]
+        if len(full) and len(empty):
+            # Public random directions: what matters is that two landmarks at one place do not stay there.
+            generator = np.random.default_rng([setting.public_seed, 0x6B6D])
+            beside = generator.standard_normal((len(empty), Y.shape[1])) * (radius / (2 * math.sqrt(Y.shape[1])))
+            moved[empty] = moved[full[np.arange(len(empty)) % len(full)]] + beside
+        return Step(moved.astype(Y.dtype, copy=False))
+
+    def _radius(self, setting: Setting) -> float:
+        return self.reach / math.sqrt(2 * setting.kernel.mean_gamma)

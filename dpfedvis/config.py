@@ -11,6 +11,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
 from accounting import Budget
 from accounting.budget import Adjacency, Scope
 from accounting.errors import InvalidParameter
@@ -47,7 +50,10 @@ class RunConfig:
     data : str
         Name of a data set, or a file.
     records : int, optional
-        Take only the first so many.
+        Take only so many.
+    sample : {"first", "random"}
+        Which: the first of the file, or any, by a permutation that follows from the seed and is public. Only then do
+        the records that took no part differ from those that did by chance alone.
     label_column, client_column : str, optional
         Columns of a file.
     missing : {"refuse", "client-mean", "public-value"}
@@ -96,6 +102,7 @@ class RunConfig:
 
     data: str
     records: int | None = None
+    sample: Literal["first", "random"] = "first"
     label_column: str | None = None
     client_column: str | None = None
     missing: Literal["refuse", "client-mean", "public-value"] = "refuse"
@@ -200,6 +207,28 @@ class RunConfig:
 
     def dataset(self) -> Dataset:
         """Load the data."""
+        if self.sample == "first":
+            return self._load(self.records)
+        from dpfedvis.data.checks import read_only
+
+        whole = self._load(None)
+        rows = self.taken(len(whole.X))
+        labels, groups = (None if each is None else read_only(each[rows]) for each in (whole.y, whole.groups))
+        return replace(whole, X=read_only(whole.X[rows]), y=labels, groups=groups)
+
+    def taken(self, size: int) -> NDArray[np.int64]:
+        """Rows that take part, of the `size` rows of the data; sorted."""
+        from dpfedvis.data import InvalidData
+        from dpfedvis.federation import Streams
+
+        records = size if self.records is None else self.records
+        if records > size:
+            raise InvalidData(f"records must be between 1 and {size} for {self.data}, got {records}")
+        if self.sample == "first":
+            return np.arange(records)
+        return np.sort(Streams(self.seed).generator("sample").permutation(size)[:records])
+
+    def _load(self, records: int | None) -> Dataset:
         from dpfedvis.data import load
 
         return load(
@@ -207,7 +236,7 @@ class RunConfig:
             label_column=self.label_column,
             client_column=self.client_column,
             missing=self.missing,
-            records=self.records,
+            records=records,
         )
 
     def federated(self, dataset: Dataset | None = None) -> FederatedData:

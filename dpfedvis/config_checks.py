@@ -63,6 +63,7 @@ CHECKS: dict[str, _Check] = {
     **dict.fromkeys(("ridge", "beta"), checks.nonnegative),
     **dict.fromkeys(("clip", "sampling_rate"), checks.rate),
     **dict.fromkeys(("delta", "release_share"), checks.probability),
+    "sample": _among("first", "random"),
     "missing": _among("refuse", "client-mean", "public-value"),
     "map": _among("tsne", "umap", "clusters"),
     "mechanism": _mechanism,

@@ -136,9 +136,8 @@ class FedTSNE(FederatedMap):
 
         perplexity = min(checks.positive("perplexity", self.perplexity), (len(anchors) - 1) / 3)
         start = initialization.pca(anchors, random_state=self.random_state)
-        layout = TSNE(
-            perplexity=perplexity, initialization=start, n_jobs=1, random_state=self.random_state, neighbors="exact"
-        ).fit(anchors)
+        common = {"initialization": start, "n_jobs": 1, "random_state": self.random_state, "neighbors": "exact"}
+        layout = TSNE(**{**common, "perplexity": perplexity, **(self.tsne or {})}).fit(anchors)
         return np.array(layout, dtype=np.float64)
 
     def _place(self, queries: Array) -> Array:

@@ -22,8 +22,14 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("code", "expected"),
-    list(zip(blocks("python"), ["End to end, ε = ∞", "nothing was released", "2.0\n"], strict=True)),
-    ids=["use", "accounting", "mechanism"],
+    list(
+        zip(
+            blocks("python"),
+            ["End to end, ε = ∞", "End to end, ε = 10 at δ = 1e-05", "nothing was released", "2.0\n"],
+            strict=True,
+        )
+    ),
+    ids=["use", "end to end", "accounting", "mechanism"],
 )
 def test_python_of_the_readme_runs(code: str, expected: str, tmp_path: Path) -> None:
     script = tmp_path / "readme.py"

@@ -12,6 +12,7 @@ from dpfedvis.errors import DpfedvisError
 
 if TYPE_CHECKING:
     from attacks.kinds import Result, Truth
+    from dpfedvis.recording import Recording
 
 _EXAMPLE = """\
 example:
@@ -26,6 +27,10 @@ class OtherData(DpfedvisError):
     """The data at hand are not those of the run."""
 
 
+class NotForAll(DpfedvisError):
+    """Something that is for data owners would get where everyone looks."""
+
+
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
     parser = subparsers.add_parser(
@@ -38,6 +43,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--run", required=True, metavar="FOLDER", dest="folder", help="what dpfedvis run left")
     parser.add_argument("--kind", default="all", help="reconstruction, inversion, membership, exposure or all (all)")
     parser.add_argument("--out", metavar="FOLDER", help="where to leave pages and pictures (FOLDER-attacks)")
+    parser.add_argument("--owner-out", metavar="FOLDER", help="where to leave a file for each client with its most exposed "
+                        "records, for that client only")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of the attacks' own random choices (0)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -57,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
     recording = Recording.read(arguments.folder)
     truth = truth_of(recording.folder)
     out = Path(arguments.out) if arguments.out else recording.folder.with_name(recording.folder.name + "-attacks")
+    if arguments.owner_out:
+        write_owners(recording, truth, Path(arguments.owner_out), out)
     report: dict[str, Any] = {}
     for name in names if arguments.kind == "all" else (arguments.kind,):
         if sys.stderr.isatty():
@@ -99,16 +108,16 @@ def truth_of(folder: Path) -> Truth:
         expected = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["data"]["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordingError(f"{folder / PROVENANCE} cannot be read ({error})") from error
-    whole = replace(config, records=None).dataset()
+    # A value that is missing among records that took no part did not stop the run.
+    whole = replace(config, records=None, missing="public-value").dataset()
     if whole.sha256 != expected:
         raise OtherData(
             f"{config.data} has changed since the run: its hash is {whole.sha256[:16]}…, not {expected[:16]}…"
         )
     fed = config.federated()
-    fresh = None if config.records is None else whole.X[config.records :].astype(fed.clients[0].X.dtype)
-    if fresh is not None and not (len(fresh) and np.isfinite(fresh).all()):
-        fresh = None
-    return Truth(fed, fresh, whole.image_shape)
+    fresh = np.delete(whole.X, config.taken(len(whole.X)), axis=0).astype(fed.clients[0].X.dtype)
+    fresh = fresh[np.isfinite(fresh).all(axis=1)]
+    return Truth(fed, fresh if len(fresh) else None, whole.image_shape, exchangeable=config.sample == "random")
 
 
 def write(result: Result, name: str, out: Path) -> None:
@@ -123,3 +132,22 @@ def write(result: Result, name: str, out: Path) -> None:
         write_text(out / f"{name}.md", result.markdown())
     except OSError as error:
         raise FolderUnusable(f"{out} cannot be written to: {error.strerror}") from error
+
+
+def write_owners(recording: Recording, truth: Truth, folder: Path, out: Path) -> None:
+    """Leave each client a file of its most exposed records, in a folder apart from the run's and the pages'."""
+    from attacks.exposure_attack import owner_views
+    from dpfedvis.recorder import write_text
+    from dpfedvis.runs import FolderUnusable
+
+    place, public = folder.resolve(), (recording.folder.resolve(), out.resolve())
+    if any(place == each or each in place.parents for each in public):
+        raise NotForAll(f"--owner-out {folder} lies in the folder of the run or of its pages, which others read")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for number, view in enumerate(owner_views(recording, truth)):
+            # A client's name may be no name for a file, and two may differ in such letters only.
+            plain = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in view.client)
+            write_text(folder / f"{number}-{plain}.json", view.to_json() + "\n")
+    except OSError as error:
+        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error

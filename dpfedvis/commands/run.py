@@ -41,7 +41,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     """Add a flag for every setting of a run."""
     data = parser.add_argument_group("data")
     data.add_argument("--data", help="name of a data set (see dpfedvis data list), or a file")
-    data.add_argument("--records", type=int, help="take the first so many records only")
+    data.add_argument("--records", type=int, help="take so many records only")
+    data.add_argument("--sample", help="which records to take: first, or random by the seed (first)")
     data.add_argument("--label-column", help="label column (key, in an NPZ file) of a file")
     data.add_argument("--client-column", help="client column (key, in an NPZ file) of a file")
     data.add_argument("--missing", help="missing values: refuse, client-mean or public-value (refuse)")

@@ -193,9 +193,7 @@ def test_all_that_the_server_has_is_made_from_the_uploads_alone(kind, trust, fed
     ids=["add-remove", "client"],
 )
 @pytest.mark.parametrize("trust", ["local", "aggregate"])
-def test_it_does_not_know_private_numbers_of_records_either(
-    budget, options, trust, federation_of, map_of, replay
-):
+def test_it_does_not_know_private_numbers_of_records_either(budget, options, trust, federation_of, map_of, replay):
     estimator = map_of(budget, mechanism=KMeans(trust=trust), billboard=DENSITY, **options)
     replay(estimator, federation_of(), federation_of((35, 80, 9), seed=9))
 

@@ -16,14 +16,12 @@ from dpfedvis.billboard.density import LEAST_CELLS, MOST_CELLS, GridCounts, cell
 from dpfedvis.billboard.learn import LEAST_LANDMARKS, MOST_LANDMARKS, spread_out
 from dpfedvis.billboard.subspace import SecondMoments, principal_subspace
 from dpfedvis.federation import Door, Streams
+from dpfedvis.kernels import Kernel
 from dpfedvis.mechanisms import KMeans, Local
 from dpfedvis.projections import clip_norms
 from dpfedvis.releases import Releases
 from dpfedvis.scale import Moments, ScaleHistogram
-
-
-def symmetric(values):
-    return (values + values.T) / 2
+from dpfedvis.setting import Setting
 
 
 def message(release, X, setting, denominator=None):
@@ -103,7 +101,8 @@ def test_the_variance_that_is_stated_is_that_of_the_average(release, trust, fede
         noise.append(average - exact)
     drawn, stated = np.concatenate(noise), releases.variance(release, setting)
     assert np.mean(drawn**2) == pytest.approx(stated, rel=7 * math.sqrt(2 / drawn.size))
-    assert {event.sigma**2 for event in ledger.events()} >= {stated} if trust != "local" else True
+    if trust != "local":
+        assert {event.sigma**2 for event in ledger.events()} == {stated}
 
 
 # The subspace
@@ -150,7 +149,9 @@ def test_a_seen_direction_has_its_variance_back():
 @pytest.mark.parametrize("moments", [np.zeros((3, 3)), np.full((3, 3), 1e-300), -np.eye(3)])
 def test_degenerate_moments_still_give_a_plane(moments):
     found = principal_subspace(np.zeros(3), moments, 0.0, 12)
-    np.testing.assert_allclose(found.axes.T @ found.axes, np.eye(2), atol=1e-12)
+    kept = found.axes.shape[1]
+    assert kept >= 2
+    np.testing.assert_allclose(found.axes.T @ found.axes, np.eye(kept), atol=1e-12)
     assert (found.variances > 0).all()
 
 
@@ -232,9 +233,6 @@ def test_a_grid_that_is_none_is_named(half, cells, name):
 @given(st.lists(st.integers(0, 8), min_size=2, max_size=6), st.integers(0, 8))
 def test_neighbours_change_counts_by_at_most_delta(cells, replaced):
     """And by exactly Δ unless the record stays in its cell."""
-    from dpfedvis.kernels import Kernel
-    from dpfedvis.setting import Setting
-
     counts, n = GridCounts(cells=9), len(cells)
     setting = Setting(Kernel((1.0,)), 1, 1, 1, 1, 1.0)
     here, there = (np.array(each, float)[:, None] for each in (cells, [*cells[:-1], replaced]))
@@ -248,9 +246,6 @@ def test_neighbours_change_counts_by_at_most_delta(cells, replaced):
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.lists(st.integers(0, 4), min_size=1, max_size=6))
 def test_whole_clients_change_counts_by_at_most_the_delta_of_one_record(cells, others):
-    from dpfedvis.kernels import Kernel
-    from dpfedvis.setting import Setting
-
     counts, setting = GridCounts(cells=5), Setting(Kernel((1.0,)), 1, 1, 1, 1, 1.0)
     here, there = (message(counts, np.array(each, float)[:, None], setting) for each in (cells, others))
     assert np.linalg.norm(here - there) <= counts.sensitivity(setting, 1.0) * (1 + 1e-9)

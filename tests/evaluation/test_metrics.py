@@ -13,7 +13,7 @@ from zadu.measures import trustworthiness_continuity
 from zadu.measures.utils import knn
 
 from accounting import InvalidParameter
-from dpfedvis.evaluation import cluster_scores, map_scores, metrics, neighbor_preservation
+from dpfedvis.evaluation import cluster_scores, cross_client_accuracy, map_scores, metrics, neighbor_preservation
 from dpfedvis.neighbors import TooManyNeighbors
 
 
@@ -72,6 +72,48 @@ def test_npa_does_not_depend_on_blocks(monkeypatch):
     overlap = metrics._overlap
     monkeypatch.setattr(metrics, "_overlap", lambda a, b: overlap(a, b, rows=11))
     assert neighbor_preservation(X, X[:, :2], (7,)) == whole
+
+
+# Across clients
+
+
+def slow_cross_accuracy(places, labels, k):
+    shares = []
+    for own, points in enumerate(places):
+        hits = 0
+        for point, truth in zip(points, labels[own], strict=True):
+            others = [
+                (np.linalg.norm(point - other), label)
+                for client in range(len(places))
+                if client != own
+                for other, label in zip(places[client], labels[client], strict=True)
+            ]
+            votes = [label for _, label in sorted(others, key=lambda pair: pair[0])[:k]]
+            hits += np.bincount(votes).argmax() == truth
+        shares.append(hits / len(points))
+    return np.mean(shares)
+
+
+def test_cross_client_accuracy_asks_the_other_clients():
+    rng = np.random.default_rng(5)
+    labels = [rng.integers(0, 3, n) for n in (20, 30, 15)]
+    places = [np.eye(3)[own][:, :2] * 2 + rng.normal(size=(len(own), 2)) for own in labels]
+    assert cross_client_accuracy(places, labels, k=5) == pytest.approx(slow_cross_accuracy(places, labels, 5))
+
+
+def test_cross_client_accuracy_of_clients_that_disagree_is_nothing():
+    """Each client keeps its classes apart, but at swapped places."""
+    labels = np.repeat([0, 1], 20)
+    places = np.where(labels[:, None] == 0, -1.0, 1.0) + 0.01 * np.random.default_rng(6).normal(size=(40, 2))
+    assert cross_client_accuracy([places, -places], [labels, labels]) == 0.0
+    assert cross_client_accuracy([places, places], [labels, labels]) == 1.0
+
+
+def test_cross_client_accuracy_needs_others():
+    with pytest.raises(InvalidParameter, match="clients"):
+        cross_client_accuracy([np.zeros((5, 2))], [np.zeros(5, int)])
+    with pytest.raises(InvalidParameter, match="k"):
+        cross_client_accuracy([np.zeros((5, 2))] * 2, [np.zeros(5, int)] * 2, k=6)
 
 
 # zadu

@@ -1,0 +1,321 @@
+"""The end-to-end private map as a whole: its limits in ε, odd federations, newcomers, and the picture for everyone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.linalg import subspace_angles
+from sklearn.base import clone
+from sklearn.cluster import KMeans as Lloyd
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.neighbors import KNeighborsClassifier
+
+from accounting import Budget, InvalidParameter
+from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE, FedUMAP
+from dpfedvis.billboard import Anchored, ByWeights, Learner
+from dpfedvis.billboard.learn import LEAST_LANDMARKS, MOST_LANDMARKS
+from dpfedvis.estimators import ReleaseUnavailable
+from dpfedvis.mechanisms import KMeans
+from dpfedvis.projections import clip_norms
+
+SHORT = Anchored(exaggerated=20, plain=30)
+HUGE, TINY = Budget(1e6, 1e-5), Budget(1e-3, 1e-5)
+
+
+def digits(n=400, clients=4, **options):
+    X, y = load_digits(return_X_y=True)
+    return FederatedData.split((X[:n] / 16).astype(np.float32), y[:n], clients=clients, seed=0, **options)
+
+
+def learn(fed, budget, **settings):
+    return Learner(**{"budget": budget, "mechanism": KMeans(), "rounds": 10, "components": 8, **settings}).run(fed)
+
+
+def quantisation(Z, landmarks):
+    return np.mean([np.min(np.sum((landmarks - z) ** 2, axis=1)) for z in Z.astype(np.float64)])
+
+
+# Budget alone is enough
+
+
+def test_a_budget_alone_gives_a_map_that_is_private_end_to_end():
+    fed = digits(300, 3)
+    estimator = FedTSNE(budget=Budget(1, 1e-5), billboard={"placement": SHORT, "anchors": 60})
+    Z = estimator.fit_transform(fed)
+    assert Z.shape == (300, 2)
+    assert np.isfinite(Z).all()
+    assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(1.0, rel=1e-6)
+    facts = estimator.statement_.to_dict()["facts"]
+    assert (facts["release"], facts["mechanism"]) == ("none", "k-means")
+    assert estimator.density_ is None
+    assert [len(view) for view in estimator.views().values()] == list(fed.records)
+    assert estimator.landmarks_.shape == (LEAST_LANDMARKS, 64)
+    assert clone(estimator).get_params() == estimator.get_params()
+
+
+def test_a_map_at_a_large_budget_keeps_classes_together_across_clients():
+    fed = digits(600, 3)
+    estimator = FedTSNE(n_landmarks=60, budget=Budget(100, 1e-5), billboard={"placement": SHORT, "anchors": 150})
+    views, labels = list(estimator.fit(fed).views().values()), [client.y for client in fed.clients]
+    others = KNeighborsClassifier(10).fit(np.concatenate(views[1:]), np.concatenate(labels[1:]))
+    assert others.score(views[0], labels[0]) > 0.7
+
+
+def test_one_seed_one_map(fed, map_of):
+    options = {"billboard": {"density": True, "placement": SHORT}}
+    first, second = (map_of(**options).fit(fed) for _ in range(2))
+    np.testing.assert_array_equal(first.embedding_, second.embedding_)
+    np.testing.assert_array_equal(first.board_.places, second.board_.places)
+    np.testing.assert_array_equal(first.density_.shares, second.density_.shares)
+    other = map_of(random_state=1, **options).fit(fed)
+    assert not np.allclose(other.board_.subspace.axes[:, :2], first.board_.subspace.axes[:, :2], atol=1e-3)
+
+
+def test_views_are_what_each_client_makes_of_the_board(fed, map_of):
+    estimator = map_of(billboard={"placement": SHORT}).fit(fed)
+    for client in fed.clients:
+        np.testing.assert_array_equal(estimator.views()[client.name], SHORT(estimator.board_, client.X))
+
+
+def test_umap_has_a_billboard_too(fed):
+    estimator = FedUMAP(
+        n_landmarks=20, budget=Budget(3, 1e-5), billboard={"anchors": 30, "density": True}, umap={"n_epochs": 30}
+    ).fit(fed)
+    assert estimator.embedding_.shape == (fed.n_records, 2)
+    assert np.isfinite(estimator.embedding_).all()
+    assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(3.0, rel=1e-6)
+    before = len(estimator.ledger_)
+    assert estimator.transform(fed.clients[0].X[:7]).shape == (7, 2)
+    assert len(estimator.ledger_) == before
+
+
+@pytest.mark.parametrize("place", ["anchored", "weights", "transform"])
+def test_placements_run_by_name(place, fed, map_of):
+    estimator = map_of(billboard={"placement": place}).fit(fed)
+    assert np.isfinite(estimator.embedding_).all()
+
+
+# Limits
+
+
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+def test_without_noise_the_subspace_is_that_of_the_clipped_records(trust):
+    """The leading eigenvectors of (1/n) Σ (x − c)(x − c)ᵀ, with x − c clipped to the root of its mean square."""
+    fed = digits()
+    found = learn(fed, HUGE, mechanism=KMeans(trust=trust)).subspace
+    X = fed.pooled()[0].astype(np.float64)
+    np.testing.assert_allclose(found.centre, X.mean(axis=0), atol=1e-3)
+    centred = X - X.mean(axis=0)
+    clipped = clip_norms(centred, np.sqrt(np.mean(np.sum(centred**2, axis=1))))
+    values, vectors = np.linalg.eigh(clipped.T @ clipped / len(X))
+    assert np.rad2deg(subspace_angles(found.axes, vectors[:, -8:])).max() < 2
+    np.testing.assert_allclose(found.variances, values[::-1][:8], rtol=0.01)
+
+
+def test_without_noise_the_subspace_is_close_to_principal_components(federation_of):
+    """Clipping bends it a little: less than 8 degrees where three directions stand out, as the groups' do."""
+    fed = federation_of((300, 200))
+    found = learn(fed, HUGE, components=3).subspace
+    components = PCA(3).fit(fed.pooled()[0]).components_.T
+    assert np.rad2deg(subspace_angles(found.axes, components)).max() < 8
+
+
+def test_without_noise_landmarks_quantise_almost_as_well_as_k_means():
+    """Within 1.3 of scikit-learn's k-means in the same subspace, which takes ten starts and runs to the end."""
+    fed = digits()
+    learned = learn(fed, HUGE, landmarks=20, mechanism=KMeans(sweeps=10))
+    Z = learned.subspace.coordinates(fed.pooled()[0])
+    best = quantisation(Z, Lloyd(20, n_init=10, random_state=0).fit(Z).cluster_centers_)
+    assert quantisation(Z, learned.feddl.landmarks) < 1.3 * best
+
+
+def test_the_subspace_gets_better_with_the_budget():
+    fed = digits(800)
+    components = PCA(8).fit(fed.pooled()[0]).components_.T
+
+    def kept(epsilon):
+        """Share of the principal components that the subspace holds."""
+        axes = [learn(fed, Budget(epsilon, 1e-5), seed=s).subspace.axes for s in range(3)]
+        return np.mean([np.sum((each.T @ components) ** 2) / 8 for each in axes])
+
+    assert kept(0.1) < kept(10) < kept(1000)
+    assert kept(1000) > 0.9
+
+
+def test_with_nothing_to_spend_the_map_is_made_of_noise(federation_of):
+    """One seed, two data sets: the same map at ε = 0.001 up to a few per cent, and another one where there is budget."""
+    one, other = federation_of(features=12), federation_of(features=12, seed=9)
+    here, there = (learn(fed, TINY) for fed in (one, other))
+    assert here.subspace.axes.shape == (12, 2)
+    assert len(here.feddl.landmarks) == LEAST_LANDMARKS
+    assert np.rad2deg(subspace_angles(here.subspace.axes, there.subspace.axes)).max() < 3
+    scale = np.abs(here.feddl.landmarks).max()
+    np.testing.assert_allclose(here.feddl.landmarks, there.feddl.landmarks, atol=0.1 * scale)
+    rich = [learn(fed, HUGE).subspace.axes for fed in (one, other)]
+    assert np.rad2deg(subspace_angles(*rich)).max() > 20
+    assert len(learn(one, HUGE).feddl.landmarks) == MOST_LANDMARKS
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1e6])
+def test_no_budget_is_too_small_or_too_large(epsilon, fed, map_of):
+    estimator = map_of(Budget(epsilon, 1e-5), billboard={"density": True, "placement": SHORT}).fit(fed)
+    assert np.isfinite(estimator.embedding_).all()
+    assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(epsilon, rel=1e-5)
+
+
+# Odd federations
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([np.random.default_rng(p).normal(size=(1, 3)) for p in range(5)], id="one record each"),
+        pytest.param([np.ones((1, 3)), np.random.default_rng(0).normal(size=(30, 3))], id="one with one record"),
+        pytest.param([np.ones((20, 3)), np.ones((20, 3))], id="one point"),
+        pytest.param([np.zeros((20, 3)), np.zeros((20, 3))], id="nothing but zero"),
+        pytest.param([np.random.default_rng(0).normal(size=(30, 2))], id="two features, one client"),
+        pytest.param([1e-6 * np.random.default_rng(0).normal(size=(30, 3))], id="tiny"),
+        pytest.param([1e6 * np.random.default_rng(0).normal(size=(30, 3))], id="large"),
+    ],
+)
+@pytest.mark.parametrize("epsilon", [1.0, 1e4])
+def test_odd_data_still_make_a_map(parts, epsilon, map_of):
+    fed = FederatedData(parts)
+    estimator = map_of(Budget(epsilon, 1e-5), billboard={"density": True, "placement": SHORT}).fit(fed)
+    assert estimator.embedding_.shape == (fed.n_records, 2)
+    assert np.isfinite(estimator.embedding_).all()
+    assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("place", [SHORT, "weights", "transform"])
+@pytest.mark.parametrize(("value", "dtype"), [(1e19, np.float32), (1e30, np.float32), (1e100, np.float64)])
+def test_one_absurd_record_stops_nobody(value, dtype, place, federation_of, map_of):
+    parts = [client.X.copy() for client in federation_of(dtype=dtype).clients]
+    parts[1][3] = value
+    estimator = map_of(billboard={"density": True, "placement": place}).fit(FederatedData(parts, dtype=dtype))
+    assert np.isfinite(estimator.embedding_).all()
+    assert np.isfinite(estimator.transform(parts[1][:6].clip(max=1e30))).all()
+    assert len(list(estimator.ledger_.events(client="client-1"))) == 4 + 3
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        ([np.random.default_rng(0).normal(size=(30, 1))], "number of features"),
+        ([np.zeros((2, 3)), np.ones((1, 3))], "number of records"),
+    ],
+)
+def test_data_without_a_map_are_named(parts, name, map_of):
+    with pytest.raises(InvalidParameter) as caught:
+        map_of().fit(FederatedData(parts))
+    assert caught.value.name == name
+
+
+def test_filled_means_are_refused(map_of):
+    fed = FederatedData([np.array([[1.0, np.nan], [2.0, 3.0], [0.0, 1.0]])] * 2, missing="client-mean")
+    with pytest.raises(InvalidParameter, match="public-value"):
+        map_of().fit(fed)
+
+
+def test_rows_of_clusters_have_no_billboard(fed):
+    with pytest.raises(ReleaseUnavailable, match="maps"):
+        FedSpectralClustering(n_clusters=3, mechanism="gradient", budget=Budget(1, 1e-5), release="none").fit(fed)
+
+
+# Newcomers
+
+
+def test_a_newcomer_places_itself_and_nothing_is_spent(fed, map_of, watching):
+    seen = watching()
+    estimator = map_of(billboard={"placement": SHORT, "density": True}).watch(witness=seen).fit(fed)
+    events, passed = [event.to_json() for event in estimator.ledger_.events()], len(seen.values)
+    statement = str(estimator.statement_)
+    X = fed.clients[2].X[:20]
+    places = estimator.transform(X, name="late clinic")
+    np.testing.assert_array_equal(places, SHORT(estimator.board_, X))
+    assert [event.to_json() for event in estimator.ledger_.events()] == events
+    assert len(seen.values) == passed
+    assert str(estimator.statement_) == statement
+    assert "late clinic" not in estimator.ledger_.clients
+    np.testing.assert_array_equal(estimator.transform(fed.clients[2].X), estimator.views()["client-2"])
+
+
+@pytest.mark.parametrize("records", [np.zeros((3, 5)), np.zeros((0, 8)), np.full((2, 8), np.nan)])
+def test_odd_newcomers_are_named(records, fed, map_of):
+    estimator = map_of().fit(fed)
+    with pytest.raises(InvalidParameter, match="new records"):
+        estimator.transform(records)
+
+
+def test_a_placement_of_ones_own_sees_the_board_and_cannot_move_it(fed, map_of):
+    seen = []
+
+    def own(board, records):
+        seen.append((board, len(records)))
+        with pytest.raises(ValueError, match="read-only"):
+            board.places += 1
+        return np.zeros((len(records), 2))
+
+    estimator = map_of(billboard={"placement": own}).fit(fed)
+    assert [n for _, n in seen] == list(fed.records)
+    assert all(board is estimator.board_ for board, _ in seen)
+    assert not estimator.embedding_.any()
+
+
+# The picture for everyone
+
+
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+def test_the_density_is_that_of_the_placed_records(trust, fed, map_of):
+    estimator = map_of(HUGE, mechanism=KMeans(trust=trust), billboard={"density": True}).fit(fed)
+    density = estimator.density_
+    side = 2 * density.grid.half / density.grid.cells
+    expected = np.zeros((density.grid.cells, density.grid.cells))
+    for x, y in estimator.embedding_:
+        expected[int((y + density.grid.half) // side), int((x + density.grid.half) // side)] += 1 / fed.n_records
+    np.testing.assert_allclose(density.total, expected, atol=8 * density.noise)
+    assert density.noise < 1e-3
+    assert density.total.sum() == pytest.approx(1.0, abs=8 * density.noise * density.grid.cells)
+    assert density.grid.half == estimator.board_.half
+
+
+def test_the_density_has_the_noise_that_it_states(federation_of, map_of):
+    fed, noise = federation_of(), []
+    for seed in range(8):
+        estimator = map_of(Budget(1, 1e-5), random_state=seed, billboard={"density": True}).fit(fed)
+        density = estimator.density_
+        numbers = density.grid.cell(estimator.embedding_)
+        exact = np.bincount(numbers, minlength=density.grid.cells**2) / fed.n_records
+        assert density.total.sum() == pytest.approx(1.0, abs=6 * density.noise * density.grid.cells)
+        noise.append((density.shares.ravel() - exact) / density.noise)
+    drawn = np.concatenate(noise)
+    assert np.mean(drawn**2) == pytest.approx(1.0, abs=6 * np.sqrt(2 / drawn.size))
+    assert abs(drawn.mean()) < 6 / np.sqrt(drawn.size)
+
+
+def test_the_density_of_each_class(fed, map_of):
+    billboard = {"density": True, "classes": (2, 0, 1, 3)}
+    estimator = map_of(HUGE, billboard=billboard).fit(fed)
+    density, y = estimator.density_, fed.pooled()[1]
+    assert density.classes == (0, 1, 2, 3)
+    frequencies = np.bincount(y, minlength=4) / len(y)
+    np.testing.assert_allclose(density.shares.sum(axis=(1, 2)), frequencies, atol=0.02)
+    numbers = density.grid.cell(estimator.embedding_[y == 2])
+    expected = np.bincount(numbers, minlength=density.grid.cells**2) / fed.n_records
+    np.testing.assert_allclose(density.shares[2].ravel(), expected, atol=8 * density.noise)
+    assert sum(event.what == "density" for event in estimator.ledger_.events(client="client-0")) == 1
+
+
+def test_labels_that_are_not_public_are_counted_with_the_last(fed, map_of):
+    density = map_of(HUGE, billboard={"density": True, "classes": (0, 2)}).fit(fed).density_
+    share = np.mean(fed.pooled()[1] == 0)
+    np.testing.assert_allclose(density.shares.sum(axis=(1, 2)), [share, 1 - share], atol=0.02)
+
+
+def test_weights_and_anchored_placement_share_one_frame(fed, map_of):
+    """The board does not depend on how clients place themselves."""
+    boards = [map_of(billboard={"placement": each}).fit(fed).board_ for each in (ByWeights(), SHORT, "transform")]
+    for board in boards[1:]:
+        assert board.places.tobytes() == boards[0].places.tobytes()
+        assert board.anchors.tobytes() == boards[0].anchors.tobytes()

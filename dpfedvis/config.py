@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget
-from accounting.budget import Adjacency, Scope
+from accounting.budget import Adjacency, Scope, Unit
 from accounting.errors import InvalidParameter
 from accounting.events import Trust
 from dpfedvis.config_checks import CHECKS
@@ -69,12 +69,16 @@ class RunConfig:
         Settings of the mechanism, where it has them.
     epsilon : float, optional
         None is no budget.
-    delta, adjacency, scope
+    delta, adjacency, unit, scope
         Of the budget.
     release : {"exact", "noisy", "none"}, optional
         By default what the budget allows: exact rows without one; for maps nothing of a record, else noisy rows.
     release_share : float
         Share of μ² for noisy rows.
+    density : bool
+        With ``release="none"``, also release how many records lie where on the map, with noise.
+    classes : sequence of int, optional
+        Public labels, to count each class by itself.
     distances : {"gram", "nystrom"}
     rank, ridge
         Of the Nyström estimate.
@@ -119,9 +123,12 @@ class RunConfig:
     epsilon: float | None = None
     delta: float = 1e-5
     adjacency: Adjacency = "replace-one"
+    unit: Unit = "record"
     scope: Scope = "end-to-end"
     release: ReleaseMode | None = None
     release_share: float = 0.5
+    density: bool = False
+    classes: tuple[int, ...] | None = None
     distances: Literal["gram", "nystrom"] = "gram"
     rank: int | None = None
     ridge: float = 0.0
@@ -182,7 +189,7 @@ class RunConfig:
         """The budget, if there is one."""
         if self.epsilon is None:
             return None
-        return Budget(self.epsilon, self.delta, adjacency=self.adjacency, scope=self.scope)
+        return Budget(self.epsilon, self.delta, adjacency=self.adjacency, unit=self.unit, scope=self.scope)
 
     @property
     def chosen_release(self) -> ReleaseMode:
@@ -298,6 +305,10 @@ class RunConfig:
             "estimator": self.mmd,
             "noise": self.noise,
         }
+        if self.density and self.chosen_release != "none":
+            raise InvalidParameter("density", True, f"left out with release={self.chosen_release!r}")
+        if self.classes and not self.density:
+            raise InvalidParameter("classes", self.classes, "left out without a density")
         if self.chosen_release == "none":
             # It learns scale and kernel itself, and names what else it was given.
             plain = {"local_steps": 1, "optimiser": "plain", "weights": "records", "estimator": "unbiased"}
@@ -322,6 +333,8 @@ class RunConfig:
             return FedSpectralClustering(n_clusters=self.clusters, **common)
         from dpfedvis.maps import FedTSNE, FedUMAP
 
+        if self.density:
+            common["billboard"] = {"density": True, "classes": self.classes or ()}
         if self.map == "umap":
             return FedUMAP(n_neighbors=self.neighbours, distances=self.distances, **common)
         return FedTSNE(perplexity=self.perplexity, distances=self.distances, n_jobs=self.jobs, **common)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from accounting import checks
-from accounting.budget import ADJACENCIES, SCOPES
+from accounting.budget import ADJACENCIES, SCOPES, UNITS
 from accounting.errors import InvalidParameter
 from accounting.events import TRUSTS
 
@@ -30,6 +30,19 @@ def _gamma(name: str, value: Any) -> float | tuple[float, ...] | str:
             raise InvalidParameter(name, value, "at least one number")
         return tuple(checks.positive(name, each) for each in value)
     return checks.positive(name, value)
+
+
+def _classes(name: str, value: Any) -> tuple[int, ...]:
+    labels = isinstance(value, tuple | list) and all(type(each) is int for each in value)
+    if not labels or not value or len(set(value)) < len(value):
+        raise InvalidParameter(name, value, "distinct labels, each a whole number")
+    return tuple(value)
+
+
+def _switch(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidParameter(name, value, "true or false")
+    return value
 
 
 def _text(name: str, value: Any) -> str:
@@ -70,6 +83,7 @@ CHECKS: dict[str, _Check] = {
     "trust": _among(*TRUSTS),
     "adjacency": _among(*ADJACENCIES),
     "scope": _among(*SCOPES),
+    "unit": _among(*UNITS),
     "release": _among("exact", "noisy", "none"),
     "distances": _among("gram", "nystrom"),
     "noise": _among("seeded", "system", "discrete"),
@@ -79,6 +93,8 @@ CHECKS: dict[str, _Check] = {
     "start": _among("uniform", "normal", "mean"),
     "bounds": _bounds,
     "gamma": _gamma,
+    "density": _switch,
+    "classes": _classes,
     "seed": _seed,
     "recorded_rounds": _seed,
 }

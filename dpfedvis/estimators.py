@@ -60,6 +60,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: int
     feddl: Mapping[str, Any] | None
     _watched: Mapping[str, Any] = MappingProxyType({})
+    _remarks: tuple[str, ...] = ()
 
     def watch(
         self, *, witness: Witness | None = None, callbacks: Sequence[Callback] = (), ledger: Ledger | None = None
@@ -105,6 +106,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         self.feddl_, self.landmarks_, self.ledger_ = result, result.landmarks, result.ledger
         self._clients = [client.name for client in fed.clients]
         self._slices = fed.index.slices
+        self._remarks = ()
 
     @property
     def _mode(self) -> ReleaseMode:
@@ -182,7 +184,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
     @property
     def statement_(self) -> Statement:
         """What may be said about privacy, as things stand in the ledger now."""
-        return state(self.ledger_, facts=self._facts())
+        return state(self.ledger_, facts=self._facts(), remarks=self._remarks)
 
     def _facts(self) -> dict[str, Any]:
         """Public facts of the run that are not in the ledger."""

@@ -149,6 +149,7 @@ class FederatedMap(FederatedEstimator):
         )
         learned = learner.run(fed, **self._watched)
         self._keep(fed, learned.feddl)
+        self._remarks = learner.remarks(learned)
         self.landmarks_ = learned.subspace.points(learned.feddl.landmarks)
         anchors = recipe.anchored_points(learned, learner.records_a_client(fed), self.random_state)
         places = recipe.scaled(self._lay_out_anchors(anchors), learner.records_a_client(fed))

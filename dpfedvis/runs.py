@@ -1,7 +1,7 @@
 """A run from its settings to its folder: what `dpfedvis run` does.
 
     config.toml  provenance.json  ledger.sqlite  uploads/  public.json  landmarks.npz
-    embedding.npz  embedding.csv  statement.md  statement.json  map.png
+    embedding.npz  embedding.csv  statement.md  statement.json  map.png  density.npz  billboard.png
 
 The folder holds what the server has, and no record; with ``release="none"`` that is the billboard, and the
 places of records stay with the clients. An error before anything was released leaves no folder; one after
@@ -27,16 +27,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Ledger
-from dpfedvis.billboard import Billboard
+from accounting import InvalidParameter, Ledger
+from dpfedvis.billboard import Billboard, Density
 from dpfedvis.clustering import FedSpectralClustering
 from dpfedvis.config import RunConfig
 from dpfedvis.data import Dataset, FederatedData
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.estimators import FederatedEstimator
 from dpfedvis.feddl import Callback
+from dpfedvis.federated_map import FederatedMap
 from dpfedvis.federation.outbox import write_arrays
 from dpfedvis.kernels import Array
+from dpfedvis.pictures import write_density, write_views
 from dpfedvis.recorder import EMBEDDING, LEDGER, Recorder, write_text
 from dpfedvis.reporting.figures import draw_map
 from dpfedvis.reporting.statement import Statement
@@ -92,7 +94,13 @@ class Run:
         }
 
 
-def execute(config: RunConfig, folder: str | Path, callbacks: Sequence[Callback] = ()) -> Run:
+def execute(
+    config: RunConfig,
+    folder: str | Path,
+    callbacks: Sequence[Callback] = (),
+    *,
+    views: str | Path | None = None,
+) -> Run:
     """Carry out a run and leave everything about it in a new folder.
 
     Parameters
@@ -102,24 +110,34 @@ def execute(config: RunConfig, folder: str | Path, callbacks: Sequence[Callback]
         Must be empty or not there yet.
     callbacks : sequence of callables
         Called with (Round, Y) after each round.
+    views : path-like, optional
+        Where to draw each client's private view, with ``release="none"``: outside of `folder`, for views show records.
     """
     folder = Path(folder)
     _refuse_taken(folder)
+    if views is not None:
+        _refuse_views(Path(views), folder, config)
     dataset = config.dataset()
     fed = config.federated(dataset)
     config = config.settled(fed)
     estimator = config.estimator()
-    existed = folder.exists()
+    existed, viewed = folder.exists(), views is not None and Path(views).exists()
     _make(folder)
     started, clock = datetime.now(UTC), time.perf_counter()
     try:
+        if views is not None:
+            _make(Path(views))
         write_text(folder / CONFIG, config.to_toml())
         write_text(folder / PROVENANCE, json.dumps(provenance(config, dataset, started), indent=2) + "\n")
         with Ledger(folder / LEDGER, config.budget) as ledger:
             statement = _fit(estimator, fed, dataset, config, folder, ledger, callbacks)
+        if views is not None and isinstance(estimator, FederatedMap):
+            write_views(Path(views), estimator, fed, config)
     except BaseException:
         if not _spent(folder / LEDGER):
             _clear(folder, existed)
+            if views is not None and not viewed and Path(views).is_dir():
+                Path(views).rmdir()
         raise
     return Run(folder, config, statement, time.perf_counter() - clock)
 
@@ -174,6 +192,9 @@ def _write_map(folder: Path, estimator: FederatedEstimator, fed: FederatedData, 
         numbers = [[number, *place] for number, place in enumerate(board.places.tolist())]
         _write_table(folder / "embedding.csv", ["anchor", "x", "y"], numbers)
         draw_map(board.places, np.full(len(board.places), "anchors"), title, "", folder / "map.png")
+        density: Density | None = getattr(estimator, "density_", None)
+        if density is not None:
+            write_density(folder, board, density, config)
     elif isinstance(estimator, FedSpectralClustering):
         labels = estimator.labels_
         write_arrays(folder / EMBEDDING, {"labels": labels})
@@ -223,6 +244,15 @@ def _refuse_taken(folder: Path) -> None:
         raise FolderTaken(f"{folder} holds {what}; choose another folder")
     if folder.exists() and not folder.is_dir():
         raise FolderTaken(f"{folder} is a file; choose another folder")
+
+
+def _refuse_views(views: Path, folder: Path, config: RunConfig) -> None:
+    """Refuse a folder for private views before anything is released."""
+    if config.chosen_release != "none":
+        raise InvalidParameter("views", str(views), f"left out with release={config.chosen_release!r}")
+    if views.resolve().is_relative_to(folder.resolve()):
+        raise FolderTaken(f"{views} is in the folder of the run, and private views show records; choose another folder")
+    _refuse_taken(views)
 
 
 def _make(folder: Path) -> None:

@@ -130,17 +130,12 @@ def test_the_papers_claim_by_name(tmp_path: Path) -> None:
     assert summary["epsilon_in_scope"] == pytest.approx(2)
 
 
-@pytest.mark.parametrize("map", ["umap", "clusters"])
-def test_other_maps(map: str, tmp_path: Path) -> None:
-    ran(tmp_path / "run", "--map", map, "--clusters", "3", "--neighbours", "5")
+def test_clusters_instead_of_a_map(tmp_path: Path) -> None:
+    ran(tmp_path / "run", "--map", "clusters", "--clusters", "3")
     recording = Recording.read(tmp_path / "run")
-    if map == "clusters":
-        assert recording.labels is not None
-        assert set(recording.labels.tolist()) <= {0, 1, 2}
-        assert (tmp_path / "run" / "embedding.csv").read_text().startswith("client,record,cluster\n")
-    else:
-        assert recording.embedding is not None
-        assert recording.embedding.shape == (100, 2)
+    assert recording.labels is not None
+    assert set(recording.labels.tolist()) <= {0, 1, 2}
+    assert (tmp_path / "run" / "embedding.csv").read_text().startswith("client,record,cluster\n")
     assert (tmp_path / "run" / "map.png").exists()
 
 
@@ -179,6 +174,13 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
         (["--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["--bounds", "1", "0"], "bounds must be"),
         (["--landmarks", "many"], "invalid int value: 'many'"),
+        (["--density"], "density must be left out with release='exact'"),
+        (["--density", "--epsilon", "2", "--map", "clusters"], "density must be left out with release='noisy'"),
+        (["--classes", "0,1", "--epsilon", "2"], "classes must be left out without a density"),
+        (["--classes", "0,0", "--density", "--epsilon", "2"], "classes must be distinct labels"),
+        (["--classes", "0,one", "--density", "--epsilon", "2"], "invalid classes value: '0,one'"),
+        (["--unit", "hospital", "--epsilon", "2"], "unit must be one of record, client"),
+        (["--views", "views"], "views must be left out with release='exact'"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(arguments: list[str], sentence: str, tmp_path: Path) -> None:
@@ -252,3 +254,75 @@ def test_a_run_that_fails_after_a_release_keeps_its_ledger(tmp_path: Path, monke
         assert ledger.spent() == pytest.approx(2)
     assert not (tmp_path / "run" / "public.json").exists()
     assert "holds another run" in called("run", *SMALL, "--out", str(tmp_path / "run")).stderr
+
+
+# A picture for everyone, and private views
+
+TEN = ["--epsilon", "2", "--density", "--classes", ",".join(map(str, range(10)))]
+
+
+def test_a_density_by_class_is_one_release_and_a_picture(tmp_path: Path) -> None:
+    first = ran(tmp_path / "a", *TEN, "--views", str(tmp_path / "views"))
+    assert set(first["files"]) == FILES - {"embedding.npz"} | {"density.npz", "billboard.png"}
+    assert first["epsilon_end_to_end"] == pytest.approx(2)
+    with Ledger.read(tmp_path / "a" / "ledger.sqlite") as ledger:
+        events = list(ledger.events(what="density"))
+    assert sorted(event.client for event in events) == ["client-0", "client-1", "client-2"]
+    assert "| density | density | gaussian" in (tmp_path / "a" / "statement.md").read_text()
+    with np.load(tmp_path / "a" / "density.npz") as stored:
+        cells = stored["shares"].shape[-1]
+        assert stored["shares"].shape == (10, cells, cells)
+        assert stored["classes"].tolist() == list(range(10))
+        assert stored["half"] > 0
+        assert stored["noise"] > 0
+    # Each client's view, none of them in the folder of the run.
+    views = {path.name for path in (tmp_path / "views").iterdir()}
+    assert views == {f"{number}-client-{number}.png" for number in range(3)}
+    assert {path.name for path in (tmp_path / "a").rglob("*.png")} == {"map.png", "billboard.png"}
+    # From the file alone, without views: the same public picture.
+    again = called("run", "--config", str(tmp_path / "a" / "config.toml"), "--out", str(tmp_path / "b"))
+    assert (again.returncode, again.stderr) == (0, "")
+    for name in ("billboard.png", "density.npz", "statement.md"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "views"}
+
+
+def test_a_whole_client_as_the_unit_is_said_to_be_too_much(tmp_path: Path) -> None:
+    summary = ran(tmp_path / "run", "--epsilon", "2", "--unit", "client")
+    assert summary["headline"] == "End to end, ε = 2 at δ = 1e-05, for one client, replace-one."
+    text = (tmp_path / "run" / "statement.md").read_text()
+    assert "The unit is a whole client, and there are 3" in text
+    assert "So the map is mostly noise" in text
+
+
+def test_classes_need_labels(tmp_path: Path) -> None:
+    np.savez(tmp_path / "bare.npz", X=np.random.default_rng(0).normal(size=(40, 3)))
+    flags = ["--data", str(tmp_path / "bare.npz"), "--records", "40", "--views", str(tmp_path / "views")]
+    done = called("run", *SMALL, *flags, *TEN, "--out", str(tmp_path / "run"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "labels must be there, for a density by class" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["bare.npz"]
+
+
+@pytest.mark.parametrize(
+    ("views", "sentence"),
+    [("run", "in the folder of the run"), ("run/views", "in the folder of the run"), ("taken", "holds other files")],
+)
+def test_views_are_refused_where_they_do_not_belong(views: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes").touch()
+    flags = ["--epsilon", "2", "--out", str(tmp_path / "run"), "--views", str(tmp_path / views)]
+    done = called("run", *SMALL, *flags)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_a_folder_for_views_that_cannot_be_made_is_named_before_anything_is_released(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    flags = ["--epsilon", "2", "--out", str(tmp_path / "run"), "--views", str(tmp_path / "file" / "views")]
+    done = called("run", *SMALL, *flags)
+    assert done.returncode == 2
+    assert "cannot be written to: Not a directory" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

@@ -17,6 +17,7 @@ from accounting.errors import AccountingError, InvalidParameter
 from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE, FedUMAP
 from dpfedvis.config import RunConfig, UnknownSetting, UnreadableConfig
 from dpfedvis.config_checks import CHECKS
+from dpfedvis.data import InvalidData
 from dpfedvis.mechanisms import ClippedGradientPerturbation, HeuristicNoise, InputPerturbation
 
 DIGITS = RunConfig(data="digits")
@@ -77,6 +78,7 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
         ("scope", "all"), ("adjacency", "swap"), ("seed", -1), ("gamma", []), ("gamma", [0.1, -1]), ("gamma", "mean"),
         ("bounds", [1, 0]), ("bounds", [0, math.nan]), ("bounds", 3), ("bounds", ["0", "1"]), ("data", ""),
         ("tau_x", 0), ("perplexity", -3), ("release_share", 1), ("sampling_rate", 1.5), ("clients", 0),
+        ("sample", "last"),
     ],
 )  # fmt: skip
 def test_bad_values_are_named_with_the_value(name: str, value: Any) -> None:
@@ -109,7 +111,7 @@ def test_files_that_are_no_toml_are_named(content: bytes | None, tmp_path: Path)
     [
         ({}, "none", "exact"),
         ({"epsilon": 2}, "k-means", "none"),
-        ({"epsilon": 2, "map": "umap", "mechanism": "mean-embedding"}, "mean-embedding", "none"),
+        ({"epsilon": 2, "mechanism": "mean-embedding"}, "mean-embedding", "none"),
         ({"epsilon": 2, "release": "noisy"}, "mean-embedding", "noisy"),
         ({"epsilon": 2, "map": "clusters", "clusters": 2}, "mean-embedding", "noisy"),
         ({"epsilon": 2, "scope": "landmarks"}, "mean-embedding", "exact"),
@@ -126,6 +128,26 @@ def test_open_choices_are_ones_that_the_library_allows(given: dict[str, Any], me
     estimator = config.estimator()
     estimator.fit(data)  # raises if it is refused
     assert estimator.get_params()["release"] == release
+
+
+def test_a_random_sample_is_of_the_whole_file_and_follows_from_the_seed() -> None:
+    whole, first = DIGITS.dataset(), replace(DIGITS, records=300)
+    drawn = replace(first, sample="random")
+    np.testing.assert_array_equal(first.taken(1797), np.arange(300))
+    rows = drawn.taken(1797)
+    assert len(np.unique(rows)) == 300
+    # Were all of them below 1600, that would be chance once in 10^16.
+    assert rows.max() > 1600
+    dataset = drawn.dataset()
+    np.testing.assert_array_equal(dataset.X, whole.X[rows])
+    np.testing.assert_array_equal(dataset.y, whole.y[rows])
+    assert not dataset.X.flags.writeable
+    assert dataset.sha256 == whole.sha256
+    np.testing.assert_array_equal(rows, drawn.taken(1797))
+    assert not np.array_equal(rows, replace(drawn, seed=1).taken(1797))
+    np.testing.assert_array_equal(replace(DIGITS, sample="random").dataset().X, whole.X)
+    with pytest.raises(InvalidData, match="between 1 and 1797 for digits, got 1798"):
+        replace(drawn, records=1798).dataset()
 
 
 def test_the_bound_on_records_comes_from_public_bounds_and_holds() -> None:

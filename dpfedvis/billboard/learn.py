@@ -21,6 +21,7 @@ from dpfedvis.kernels import Array, Kernel
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.plan import RunPlan, plan_run
 from dpfedvis.releases import Releases
+from dpfedvis.reporting.client_level import client_level_remark
 from dpfedvis.scale import Moments, ScaleHistogram
 from dpfedvis.setting import Setting
 
@@ -251,6 +252,22 @@ class Learner:
         failures += failed
         noise = math.sqrt(releases.variance(second, setting)) * second.clip**2
         return principal_subspace(centre, second.matrix(average, features), noise, self.components), failures
+
+    def remarks(self, learned: Learned) -> tuple[str, ...]:
+        """What to say of the noise, from public quantities alone: how much of it there is for whole clients."""
+        if self.budget.unit != "client":
+            return ()
+        trust, features = self.mechanism.trust, learned.releases.fed.n_features
+        moments, second = (
+            math.sqrt(learned.releases.variance(release, self.setting(features)))
+            for release in (Moments(trust=trust), SecondMoments(trust=trust))
+        )
+        clients = len(learned.releases.weights)
+        local = trust == "local"
+        remark = client_level_remark(
+            clients=clients, features=features, moments=moments, second_moments=second, local=local
+        )
+        return (remark,)
 
     def _landmark_noise(self, releases: Releases, plan: RunPlan) -> float:
         """Standard deviation of the noise in a sum over all records of vectors of norm 1, for one upload of k-means."""

@@ -66,6 +66,10 @@ class Recipe:
         checks.positive("radius", self.radius)
         if not len(self.factors):
             raise InvalidParameter("factors", self.factors, "at least one bandwidth")
+        if self.classes and not self.density:
+            raise InvalidParameter("classes", tuple(self.classes), "left out without a density")
+        if len(set(self.classes)) < len(self.classes):
+            raise InvalidParameter("classes", tuple(self.classes), "distinct labels")
         for factor in self.factors:
             checks.positive("factor", factor)
         if not isinstance(self.shares, Shares):

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 _EXAMPLE = """\
 example:
-  dpfedvis attack --run runs/first --kind reconstruction
+  dpfedvis run --data digits --records 1000 --sample random --landmarks 100 --mechanism none --out runs/exact
+  dpfedvis attack --run runs/exact --kind reconstruction
 
 An attack sees the run's folder only: uploads, ledger, landmarks, map. The records are loaded again by config.toml,
-to score it. Its pictures show records, so they go to a folder beside the run's and not into it.
+to score it. Its pictures show records, so they go to a folder beside the run's and not into it. Membership and exposure
+compare with records of the same file that took no part: a run with --records N --sample random leaves some.
 """
 
 
@@ -43,8 +45,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--run", required=True, metavar="FOLDER", dest="folder", help="what dpfedvis run left")
     parser.add_argument("--kind", default="all", help="reconstruction, inversion, membership, exposure or all (all)")
     parser.add_argument("--out", metavar="FOLDER", help="where to leave pages and pictures (FOLDER-attacks)")
-    parser.add_argument("--owner-out", metavar="FOLDER", help="where to leave a file for each client with its most exposed "
-                        "records, for that client only")  # fmt: skip
+    parser.add_argument("--owner-out", metavar="FOLDER", help="where to leave a file for each client with its most "
+                        "exposed records, for that client only")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of the attacks' own random choices (0)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -64,31 +66,37 @@ def run(arguments: argparse.Namespace) -> int:
     recording = Recording.read(arguments.folder)
     truth = truth_of(recording.folder)
     out = Path(arguments.out) if arguments.out else recording.folder.with_name(recording.folder.name + "-attacks")
-    if arguments.owner_out:
-        write_owners(recording, truth, Path(arguments.owner_out), out)
+    owners = None if arguments.owner_out is None else apart(Path(arguments.owner_out), recording.folder, out)
     report: dict[str, Any] = {}
+    results: dict[str, Result] = {}
     for name in names if arguments.kind == "all" else (arguments.kind,):
         if sys.stderr.isatty():
             print(f"{name} …", file=sys.stderr)
         try:
-            result = kind(name)(recording, truth, streams.generator("attack", name))
+            results[name] = kind(name)(recording, truth, streams.generator("attack", name))
         except (NothingToAttack, NothingToSee) as reason:
             if arguments.kind != "all":
                 raise
             report[name] = {"skipped": str(reason)}
             continue
+        report[name] = json.loads(results[name].to_json())
+    # Only now, so that a recording that turns out to be damaged leaves no part of a report behind.
+    for name, result in results.items():
         write(result, name, out)
-        report[name] = json.loads(result.to_json())
         if not arguments.json:
             print(result.markdown())
+    if owners is not None:
+        write_owners(recording, truth, owners)
     if arguments.json:
         print(json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False))
         return 0
     for name, each in report.items():
         if "skipped" in each:
             print(f"{name}: {each['skipped']}")
-    if any("skipped" not in each for each in report.values()):
+    if results:
         print(f"pages, pictures and JSON are in {out}")
+    if owners is not None:
+        print(f"a file for each client, for that client only, is in {owners}")
     return 0
 
 
@@ -134,15 +142,21 @@ def write(result: Result, name: str, out: Path) -> None:
         raise FolderUnusable(f"{out} cannot be written to: {error.strerror}") from error
 
 
-def write_owners(recording: Recording, truth: Truth, folder: Path, out: Path) -> None:
-    """Leave each client a file of its most exposed records, in a folder apart from the run's and the pages'."""
+def apart(folder: Path, *public: Path) -> Path:
+    """Return a folder for owners, or raise if it lies in one that everyone reads."""
+    place = folder.resolve()
+    for each in public:
+        if place == each.resolve() or each.resolve() in place.parents:
+            raise NotForAll(f"--owner-out {folder} lies in {each}, which others read; choose another folder")
+    return folder
+
+
+def write_owners(recording: Recording, truth: Truth, folder: Path) -> None:
+    """Leave each client a file of its most exposed records."""
     from attacks.exposure_attack import owner_views
     from dpfedvis.recorder import write_text
     from dpfedvis.runs import FolderUnusable
 
-    place, public = folder.resolve(), (recording.folder.resolve(), out.resolve())
-    if any(place == each or each in place.parents for each in public):
-        raise NotForAll(f"--owner-out {folder} lies in the folder of the run or of its pages, which others read")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number, view in enumerate(owner_views(recording, truth)):

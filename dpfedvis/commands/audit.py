@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,20 +13,24 @@ from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
 
 if TYPE_CHECKING:
+    from accounting import Budget
     from attacks.audit import AuditResult, Level
     from dpfedvis.mechanisms import Mechanism
 
 _EXAMPLE = """\
 example:
   dpfedvis audit --mechanism gradient --epsilon 4 --games 200
+  dpfedvis audit --level pipeline --epsilon 4 --out audits
 
 Level noise puts thousands of canaries of the stated sensitivity into the noise path of one run: it finds too little
 noise, noise used twice, releases not counted. Level records runs FedDL with one worst-case record at each of many
-clients: it finds wrong sensitivities and clipping as well. A lower bound above the claim shows that the claim is
-wrong; if chance cannot explain it, the exit code is 1. One below it shows what this adversary could certify, and no
-more.
+clients: it finds wrong sensitivities and clipping as well. Level pipeline fits one end-to-end private map, whose
+landmarks the mechanism learns, and audits all its stages as one mechanism; its folder also gets the privacy statement
+of that run, with the audit in it. A lower bound above the claim shows that the claim is wrong; if chance cannot explain
+it, the exit code is 1. One below it shows what this adversary could certify, and no more.
 """
 _LEVELS = ("noise", "records")
+_PIPELINE = "pipeline"
 _SETTINGS = ("trust", "tau_x", "clip", "beta", "frequencies")  # of a mechanism
 
 
@@ -47,13 +51,13 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--mechanism", default="gradient", help="short name, or all of them (gradient)")
+    parser.add_argument("--mechanism", help="short name, or all of them (gradient; k-means for pipeline)")
     parser.add_argument("--epsilon", type=float, help="ε of the run; needed by mechanisms that protect")
     parser.add_argument("--delta", type=float, default=1e-5, help="δ of the run (1e-5)")
-    parser.add_argument("--level", choices=(*_LEVELS, "both"), default="both", help="which audit (both)")
+    parser.add_argument("--level", choices=(*_LEVELS, "both", _PIPELINE), default="both", help="which audit (both)")
     parser.add_argument("--canaries", type=int, default=10_000, help="canaries of level noise (10000)")
-    parser.add_argument("--games", type=int, default=1000, help="clients of level records, a canary each (1000)")
-    parser.add_argument("--rounds", type=int, help="rounds S (50 for noise, 4 for records)")
+    parser.add_argument("--games", type=int, default=1000, help="clients of records and pipeline, a canary each (1000)")
+    parser.add_argument("--rounds", type=int, help="rounds S (50 for noise, 4 for the others)")
     parser.add_argument("--local-steps", type=int, default=1, help="local steps Q of variable and local-steps (1)")
     parser.add_argument("--trust", help="local, aggregate or central (local)")
     parser.add_argument("--tau-x", type=float, help="public bound on the norm of a record, for input (1)")
@@ -75,6 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
     from dpfedvis.federation import NOISE_SOURCES
     from dpfedvis.mechanisms import MECHANISMS
 
+    if arguments.mechanism is None:
+        arguments.mechanism = "k-means" if arguments.level == _PIPELINE else "gradient"
     checks.one_of("--mechanism", arguments.mechanism, ("all", *MECHANISMS))
     checks.one_of("--noise", arguments.noise, NOISE_SOURCES)
     checks.probability("--confidence", arguments.confidence)
@@ -84,6 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = [_mechanism(arguments, name, alone=len(names) == 1) for name in names]
     if budget is None and any(each.protection != "none" for each in chosen):
         raise MissingOption("--epsilon is needed: without a budget a mechanism that protects claims nothing")
+    if arguments.level == _PIPELINE:
+        return _pipeline(arguments, chosen, budget)
     # All of them before the first runs, so that bad settings are found before any work.
     planned = [(each, name, _level(arguments, each, name)) for each in chosen for name in _levels(arguments, each)]
     folder = None if arguments.out is None else _folder(arguments.out)
@@ -99,6 +107,40 @@ def run(arguments: argparse.Namespace) -> int:
     elif folder is not None:
         print(f"pages, pictures and JSON are in {folder}")
     return int(any(result.verdict == "violated" for result in results))
+
+
+def _pipeline(arguments: argparse.Namespace, chosen: Sequence[Mechanism], budget: Budget | None) -> int:
+    """Audit one end-to-end map; its statement carries the result."""
+    from attacks.auditing.pipeline import PipelineAudit, for_statement
+
+    if len(chosen) > 1:
+        raise InvalidParameter("--mechanism", arguments.mechanism, "one of them for level pipeline")
+    common = {name: getattr(arguments, name) for name in ("games", "noise", "seed", "confidence")}
+    if arguments.rounds is not None:
+        common["rounds"] = arguments.rounds
+    level = PipelineAudit(**common)
+    folder = None if arguments.out is None else _folder(arguments.out)
+    played = level.play(chosen[0], budget)
+    result = played.audit()
+    if folder is not None:
+        stem = f"{chosen[0].name}-{_PIPELINE}"
+        _write(result, folder, stem)
+        statement = played.statement.with_audit(for_statement(result, _command(arguments)))
+        _write_texts(folder, {f"{stem}-statement.md": str(statement), f"{stem}-statement.json": statement.to_json()})
+    if arguments.json:
+        print(json.dumps([result.to_dict()], indent=2, ensure_ascii=False, allow_nan=False))
+    else:
+        print(_text(result))
+        if folder is not None:
+            print(f"page, picture, JSON and the statement of the audited run are in {folder}")
+    return int(result.verdict == "violated")
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    """Return the command that gives the same numbers again, where the noise is seeded."""
+    names = ("level", "mechanism", "epsilon", "delta", "games", "rounds", "noise", "confidence", "seed", *_SETTINGS)
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    return " ".join(["dpfedvis audit", *(f"--{name.replace('_', '-')} {value}" for name, value in given.items())])
 
 
 def _mechanism(arguments: argparse.Namespace, name: str, *, alone: bool) -> Mechanism:
@@ -184,11 +226,18 @@ def _folder(name: str) -> Path:
 
 
 def _write(result: AuditResult, folder: Path, stem: str) -> None:
+    try:
+        result.figure(folder / f"{stem}.png")
+    except OSError as error:
+        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
+    _write_texts(folder, {f"{stem}.json": result.to_json(), f"{stem}.md": result.markdown(f"{stem}.png")})
+
+
+def _write_texts(folder: Path, texts: Mapping[str, str]) -> None:
     from dpfedvis.recorder import write_text
 
     try:
-        result.figure(folder / f"{stem}.png")
-        write_text(folder / f"{stem}.json", result.to_json() + "\n")
-        write_text(folder / f"{stem}.md", result.markdown(f"{stem}.png"))
+        for name, text in texts.items():
+            write_text(folder / name, text.rstrip("\n") + "\n")
     except OSError as error:
         raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 _EXAMPLE = """\
 examples:
   dpfedvis run --data digits --clients 10 --partition dirichlet:0.5 --map tsne --epsilon 2 --out runs/first
+  dpfedvis run --data digits --clients 3 --epsilon 4 --density --classes 0,1,2,3,4,5,6,7,8,9 --out runs/density
   dpfedvis run --config runs/first/config.toml --seed 1 --out runs/second
 
 The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
-statement.md and .json, uploads/ (what passed the door) and provenance.json. No record gets into it.
+statement.md and .json, uploads/ (what passed the door) and provenance.json; with --density also density.npz and
+billboard.png. No record gets into it.
 """
 
 
@@ -32,6 +34,8 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where to leave the run; new or empty")
     parser.add_argument("--config", metavar="FILE.toml", help="settings by name; flags win over them")
+    parser.add_argument("--views", metavar="FOLDER", help="draw each client's private view of a billboard there; not "
+                        "in the run's folder, for views show records")  # fmt: skip
     parser.add_argument("--json", action="store_true", default=False, help="print a summary as JSON")
     add_settings(parser)
     parser.set_defaults(run=run)
@@ -73,10 +77,14 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     privacy.add_argument("--epsilon", type=float, help="ε of the whole run; none by default, and then no guarantee")
     privacy.add_argument("--delta", type=float, help="δ of the whole run (1e-5)")
     privacy.add_argument("--adjacency", help="replace-one or add-remove (replace-one)")
+    privacy.add_argument("--unit", help="whom ε is for: one record, or one client with all its records (record)")
     privacy.add_argument("--scope", help="end-to-end, or landmarks for the paper's narrower claim (end-to-end)")
     privacy.add_argument("--mechanism", help="how landmarks are learned (mean-embedding under a budget, else none)")
     privacy.add_argument("--trust", help="local, aggregate or central (local)")
     privacy.add_argument("--release", help="what is released of each record: exact, noisy or none")
+    privacy.add_argument("--density", action="store_true", default=argparse.SUPPRESS, help="with release none, also "
+                         "count the records on a grid over the map, with noise: a picture for everyone")  # fmt: skip
+    privacy.add_argument("--classes", type=classes, help="public labels, as 0,1,2, to count each class by itself")
     privacy.add_argument("--release-share", type=float, help="share of the budget for noisy rows (0.5)")
     privacy.add_argument("--tau-x", type=float, help="public bound on the norm of a record (from public bounds)")
     privacy.add_argument("--noise", help="seeded (a simulation), system or discrete (seeded)")
@@ -97,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     given = config_of(arguments)
     bar = ProgressBar(mechanism(given.chosen_mechanism).uploads(given.rounds))
-    done = execute(given, arguments.out, (bar,))
+    done = execute(given, arguments.out, (bar,), views=getattr(arguments, "views", None))
     summary = {**done.summary(), "chosen": chosen(given, done.config)}
     print(json.dumps(summary, indent=2) if arguments.json else _page(done, summary))
     return 0
@@ -107,7 +115,9 @@ def config_of(arguments: argparse.Namespace) -> RunConfig:
     """Return the settings of the file, if any, with those of the flags over them."""
     from dpfedvis.config import RunConfig, read_toml
 
-    values = {key: value for key, value in vars(arguments).items() if key not in ("out", "config", "json", "run")}
+    values = {
+        key: value for key, value in vars(arguments).items() if key not in ("out", "views", "config", "json", "run")
+    }
     file = getattr(arguments, "config", None)
     return RunConfig.from_mapping({**({} if file is None else read_toml(file)), **values})
 
@@ -130,6 +140,11 @@ def gamma(text: str) -> float | list[float] | str:
     except ValueError:
         return text
     return numbers if len(numbers) > 1 else numbers[0]
+
+
+def classes(text: str) -> list[int]:
+    """Parse labels."""
+    return [int(part) for part in text.split(",")]
 
 
 def _page(done: Run, summary: dict[str, Any]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +22,8 @@ from accounting import (
     nominal_mu,
     tightest,
 )
+from accounting.accountants import distinct
+from dpfedvis.reporting.audited import Audited
 
 DEFAULT_DELTA = 1e-5
 _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
@@ -32,7 +34,8 @@ _TRUST = {
 }
 _NOT_COVERED = (
     "The number of clients and, under replace-one, the number of records of each are treated as public.",
-    "Labels are used by nobody but the evaluation; scores computed from private labels are not covered.",
+    "Labels leave a client in a density by class only, which is then among the releases; scores computed from private "
+    "labels are not covered.",
     "Choices made by looking at results on the same records (tuning) cost privacy that no ledger sees.",
     "That a client failed in a round, and how, is seen by the server.",
     "Sensitivities hold in exact arithmetic; floating-point rounding is not charged, except for discrete noise.",
@@ -78,6 +81,10 @@ class Statement:
     adjacency, unit : str
     facts : dict
         Public facts of the run.
+    remarks : tuple of str
+        What a reader should know before the rest, in whole sentences.
+    audit : Audited, optional
+        What an audit of the same code and settings found, in a run of its own.
     """
 
     delta: float
@@ -91,6 +98,8 @@ class Statement:
     adjacency: str
     unit: str
     facts: dict[str, Any]
+    remarks: tuple[str, ...] = ()
+    audit: Audited | None = None
 
     @cached_property
     def headline(self) -> str:
@@ -118,7 +127,13 @@ class Statement:
             "nominal_epsilon": _number(self.nominal),
             "not_covered": list(_NOT_COVERED),
             "facts": self.facts,
+            "remarks": list(self.remarks),
+            "audit": None if self.audit is None else self.audit.to_dict(),
         }
+
+    def with_audit(self, audit: Audited) -> Statement:
+        """Return this statement with the result of an audit in it."""
+        return replace(self, audit=audit)
 
     def to_json(self) -> str:
         """Return JSON."""
@@ -128,7 +143,13 @@ class Statement:
         return "\n".join(_markdown(self)) + "\n"
 
 
-def state(ledger: Ledger, *, delta: float | None = None, facts: Mapping[str, Any] | None = None) -> Statement:
+def state(
+    ledger: Ledger,
+    *,
+    delta: float | None = None,
+    facts: Mapping[str, Any] | None = None,
+    remarks: Sequence[str] = (),
+) -> Statement:
     """Return the statement that a ledger supports.
 
     Parameters
@@ -138,11 +159,13 @@ def state(ledger: Ledger, *, delta: float | None = None, facts: Mapping[str, Any
         By default that of the budget, or 1e-5 without one.
     facts : mapping, optional
         Public facts of the run, to be printed with it.
+    remarks : sequence of str
+        What a reader should know before the rest.
     """
     if delta is None:
         delta = ledger.budget.delta if ledger.budget is not None else DEFAULT_DELTA
     events = list(ledger.events())
-    compositions = [ledger.composition(client) for client in ledger.clients]
+    compositions = distinct(ledger.composition(client) for client in ledger.clients)
     curve = tuple((each, max((tightest(c).epsilon(c, each) for c in compositions), default=0.0)) for each in _CURVE)
     first = events[0] if events else None
     return Statement(
@@ -153,25 +176,23 @@ def state(ledger: Ledger, *, delta: float | None = None, facts: Mapping[str, Any
         lines=_lines(events),
         accountants=ledger.compare(delta),
         curve=curve,
-        nominal=_nominal(ledger, delta),
+        nominal=_nominal(events, delta),
         adjacency=first.adjacency if first else "replace-one",
         unit=first.unit if first else "record",
         facts=dict(facts or {}),
+        remarks=tuple(remarks),
     )
 
 
-def _nominal(ledger: Ledger, delta: float) -> float | None:
+def _nominal(events: list[Event], delta: float) -> float | None:
     """Largest nominal ε over clients; None unless the data-dependent noise carries a price in every landmark round."""
+    by_client: dict[str, list[Unprotected]] = {}
+    for event in events:
+        if isinstance(event, Unprotected) and event.stage == "landmarks":
+            by_client.setdefault(event.client, []).append(event)
     worst = None
-    for client in ledger.clients:
-        events = [
-            event
-            for event in ledger.events(client=client)
-            if isinstance(event, Unprotected) and event.stage == "landmarks"
-        ]
-        if not events:
-            continue
-        mu = nominal_mu(events)
+    for own in by_client.values():
+        mu = nominal_mu(own)
         if mu is None:
             return None
         worst = max(worst or 0.0, gaussian_epsilon(mu, delta))
@@ -232,6 +253,7 @@ def _markdown(statement: Statement) -> list[str]:
             "Noise whose scale depends on the data guarantees nothing. Had its scale been public, it would have been "
             f"worth ε = {_shown(statement.nominal)} at δ = {statement.delta:g}."
         )
+    lines += [line for remark in statement.remarks for line in ("", remark)]
     lines += ["", "## What left the clients", ""]
     lines += [
         "| release | stage | protection | clients | per client | Δ | σ | note |",
@@ -258,6 +280,8 @@ def _markdown(statement: Statement) -> list[str]:
         lines.append(f"| {name} | {'-' if reading.epsilon is None else _shown(reading.epsilon)} | {note} |")
     lines += ["", "## δ(ε) in scope", "", "| δ | ε |", "|---|---|"]
     lines += [f"| {delta:g} | {_shown(epsilon)} |" for delta, epsilon in statement.curve]
+    if statement.audit is not None:
+        lines += ["", *statement.audit.markdown()]
     lines += ["", "## What is not covered", ""] + [f"- {sentence}" for sentence in _NOT_COVERED]
     if statement.facts:
         lines += ["", "## Public facts of the run", ""]

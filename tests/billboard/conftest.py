@@ -81,7 +81,7 @@ def check_replay(estimator: FedTSNE, fed: FederatedData, other: FederatedData) -
     """
     seen = Seen()
     first = estimator.watch(witness=seen).fit(fed)
-    public, facts = everything(first), first.statement_.facts
+    public, facts = everything(first), (first._facts(), first._remarks)
     ledger = [event.to_json() for event in first.ledger_.events()]
     kept = iter(seen.values)
     release, release_sum = Door.release, Door.release_sum
@@ -110,7 +110,7 @@ def check_replay(estimator: FedTSNE, fed: FederatedData, other: FederatedData) -
         assert values.dtype == again[name].dtype
         assert np.array_equal(values, again[name]), f"{name} was not made from the uploads alone"
     assert ledger == [event.to_json() for event in second.ledger_.events()], "the ledger depends on the records"
-    assert facts == second.statement_.facts, "the statement depends on the records"
+    assert facts == (second._facts(), second._remarks), "the statement depends on the records"
 
 
 @pytest.fixture

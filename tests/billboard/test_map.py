@@ -144,7 +144,7 @@ def test_the_subspace_gets_better_with_the_budget():
 
 
 def test_with_nothing_to_spend_the_map_is_made_of_noise(federation_of):
-    """One seed, two data sets: the same map at ε = 0.001 up to a few per cent, and another one where there is budget."""
+    """One seed, two data sets: the same map at ε = 0.001 up to a few per cent; another one where there is budget."""
     one, other = federation_of(features=12), federation_of(features=12, seed=9)
     here, there = (learn(fed, TINY) for fed in (one, other))
     assert here.subspace.axes.shape == (12, 2)

@@ -323,6 +323,8 @@ def test_the_map_is_centred_and_has_the_room_of_a_client():
         ("share of subspace", {"shares": {"subspace": 0.0}}),
         ("share of density", {"shares": {"density": 1.0}}),
         ("share of scale", {"shares": {"scale": math.nan}}),
+        ("classes", {"classes": (0, 1)}),
+        ("classes", {"classes": (1, 0, 1), "density": True}),
     ],
 )
 def test_bad_settings_are_named(name, settings):

@@ -348,6 +348,22 @@ def test_clip_leaves_short_records_alone_and_does_not_copy_for_them():
     assert clipped.clients[0].y.tolist() == [1, 2]
 
 
+def test_a_public_function_of_the_records_keeps_everything_else(table):
+    X, y = table
+    fed = FederatedData.split(X, y, clients=4, seed=1, bounds=(-9, 9))
+    made = fed.transformed(lambda own: own[:, :2] * 2)
+    for before, after in zip(fed.clients, made.clients, strict=True):
+        np.testing.assert_array_equal(after.X, before.X[:, :2] * 2)
+        np.testing.assert_array_equal(after.y, before.y)
+        assert after.name == before.name
+        assert not after.X.flags.writeable
+    assert (made.n_features, made.records) == (2, fed.records)
+    assert made.index is fed.index
+    assert made.missing == fed.missing
+    assert made.bounds is None, "bounds of the old features say nothing of the new ones"
+    assert fed.bounds == (-9, 9)
+
+
 def test_clip_keeps_index_and_count_of_imputed_values(table):
     X = table[0].copy()
     X[0, 0] = np.nan

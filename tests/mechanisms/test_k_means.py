@@ -43,7 +43,7 @@ def test_sums_of_clipped_offsets_and_counts(block, monkeypatch):
 def test_a_landmark_moves_to_the_mean_of_its_records():
     X = np.concatenate([corner + np.array([(0.2, 0.1), (0.1, -0.3)]) for corner in CORNERS])
     step = KMeans().update(CORNERS, sums(X, CORNERS), SETTING, Plain(1.0))
-    np.testing.assert_allclose(step.landmarks, CORNERS + (0.15, -0.1), rtol=1e-9)
+    np.testing.assert_allclose(step.landmarks, CORNERS + np.array([0.15, -0.1]), rtol=1e-9)
 
 
 def test_a_landmark_moves_no_further_than_the_radius():

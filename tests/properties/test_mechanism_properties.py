@@ -180,9 +180,7 @@ def test_float32_exceeds_delta_by_rounding_alone():
     assert ratio(GradientPerturbation(), X, Y, -record, setting) <= 1 + 4 * n * float(np.finfo(np.float32).eps)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, chosen in MECHANISMS.items() if chosen.protection == "upload"]
-)
+@pytest.mark.parametrize("name", [name for name, chosen in MECHANISMS.items() if chosen.protection == "upload"])
 @pytest.mark.parametrize("trust", ["local", "aggregate", "central"])
 def test_events_of_weighted_sums_cover_every_client(name, trust):
     """Where only Σ ω_p m_p is seen, a record of client p moves it by ω_p Δ_p, which is what its event says."""

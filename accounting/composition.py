@@ -44,6 +44,12 @@ class Composition:
         for event in events:
             self.add(event)
 
+    @property
+    def groups(self) -> tuple[object, ...]:
+        """Everything that an accountant reads; compositions that agree in it have the same ε."""
+        counters = (self.gaussian, self.discrete, self.sampled)
+        return *(frozenset(each.items()) for each in counters), self.unprotected
+
     def check(self, event: Event) -> None:
         """Raise unless the event has the adjacency and unit of those before it: no single ε would mean anything."""
         meaning = (event.adjacency, event.unit)

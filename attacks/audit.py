@@ -2,8 +2,9 @@
 
     audit("gradient", Budget(4, 1e-5))                              # whole runs with worst-case records
     audit("gradient", Budget(4, 1e-5), level=NoiseAudit())          # thousands of canaries in the noise path
+    audit("k-means", Budget(4, 1e-5), level=PipelineAudit())        # all stages of an end-to-end map as one mechanism
 
-Both give a lower bound on ε at a stated confidence, by two methods: Gaussian trade-off with Clopper & Pearson's rates,
+All give a lower bound on ε at a stated confidence, by two methods: Gaussian trade-off with Clopper & Pearson's rates,
 and the one-run method of Steinke, Nasr & Jagielski (2023). A bound above the claim shows that the claim is wrong. A
 bound below it shows nothing but how much this adversary could certify. `audit_uploads` audits a recorded run of any
 number of stages as one mechanism, and `audit_games` takes scores from anywhere.
@@ -18,6 +19,7 @@ from attacks.auditing.canaries import Scene
 from attacks.auditing.claims import Claim
 from attacks.auditing.games import audit_games
 from attacks.auditing.noise import NoiseAudit
+from attacks.auditing.pipeline import PipelineAudit
 from attacks.auditing.records import RecordAudit
 from attacks.auditing.result import AuditResult, Guesses, LowerBound
 from attacks.auditing.uploads import Prediction, Predictor, Seen, Watcher, audit_uploads
@@ -30,6 +32,7 @@ __all__ = [
     "Level",
     "LowerBound",
     "NoiseAudit",
+    "PipelineAudit",
     "Prediction",
     "Predictor",
     "RecordAudit",
@@ -59,7 +62,7 @@ def audit(choice: Mechanism | str, budget: Budget | None = None, *, level: Level
         Needed by every mechanism that protects. One that protects nothing has no claim, and the result says what lower
         bound was found.
     level : Level, optional
-        `RecordAudit` (the default) or `NoiseAudit`, with their settings.
+        `RecordAudit` (the default), `NoiseAudit` or `PipelineAudit`, with their settings.
 
     Returns
     -------

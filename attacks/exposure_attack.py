@@ -24,18 +24,19 @@ class ExposureReport:
     ----------
     found : Exposure
     control : Exposure
-        The same for the landmarks before the first round. They have seen no record, so a finding here says that the
-        fresh records differ from those of the run, and that `found` may mean no more.
+        The same for the landmarks before the first round. They have seen no record (a billboard's: noisy second moments
+        alone), so a finding here says that the fresh records differ from those of the run, and that `found` may mean no
+        more.
     limit : Limit
         Of everything that the landmarks were made from.
-    owners : tuple of OwnerView
-        One for each client, for its eyes only; in no public output.
+    caution : str
+        See `attacks.kinds.Truth`.
     """
 
     found: Exposure
     control: Exposure
     limit: Limit
-    owners: tuple[OwnerView, ...]
+    caution: str = ""
 
     @property
     def summary(self) -> Mapping[str, float | None]:
@@ -45,8 +46,7 @@ class ExposureReport:
     def to_json(self) -> str:
         """Return the public numbers."""
         values = {"kind": "exposure", **self.found.to_dict(), "control": self.control.to_dict()}
-        values["limit"] = self.limit.to_dict()
-        return json.dumps(values, indent=2, allow_nan=False)
+        return json.dumps({**values, "limit": self.limit.to_dict(), "caution": self.caution}, indent=2, allow_nan=False)
 
     def markdown(self) -> str:
         """Return the public page."""
@@ -57,6 +57,7 @@ class ExposureReport:
             "",
             f"{found.landmarks} landmarks, {found.records} records behind them and as many fresh records of the same",
             f"data set. The landmarks are {verdict}. Which records are the most exposed is told to their owners only.",
+            *([self.caution] if self.caution else []),
             "",
             "![Distances of landmarks to the nearest record and the nearest fresh record](exposure.png)",
             "",
@@ -91,7 +92,11 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Expo
         raise NothingToAttack("exposure needs records of the data set that took no part in the run, and there are none")
     found = exposure(recording.landmarks, truth.pooled, truth.fresh, rng=rng)
     control = exposure(recording.trajectory[0], truth.pooled, truth.fresh, rng=rng)
-    owners = [most_exposed(each.name, recording.landmarks, each.X) for each in truth.fed.clients if len(each.X) > 1]
     with recording.ledger() as ledger:
         limit = Limit.of_ledger(ledger, 1e-5, rows=False)
-    return ExposureReport(found, control, limit, tuple(owners))
+    return ExposureReport(found, control, limit, truth.caution)
+
+
+def owner_views(recording: Recording, truth: Truth) -> tuple[OwnerView, ...]:
+    """Return what each client of more than one record finds out at home: its own records, for its eyes only."""
+    return tuple(most_exposed(each.name, recording.landmarks, each.X) for each in truth.fed.clients if len(each.X) > 1)

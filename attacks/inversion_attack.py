@@ -15,7 +15,7 @@ from attacks.gradients import Float64, NothingToSee
 from attacks.inversion import Prior, invert_gradient
 from attacks.inversion_score import error_floor, information, score_inversion
 from attacks.kinds import NothingToAttack, Truth
-from attacks.views import contribution_of, gradients_of
+from attacks.views import as_learned, contribution_of, gradients_of
 from dpfedvis.recording import Recording
 from dpfedvis.reporting.figures import save_png
 
@@ -62,10 +62,13 @@ class InversionReport:
     clients : tuple of InvertedClient
     guess : str
         What the trivial guess is.
+    dimensions : int, optional
+        Of the published subspace, where gradients show no more of a record than its coordinates there.
     """
 
     clients: tuple[InvertedClient, ...]
     guess: str
+    dimensions: int | None = None
 
     @property
     def summary(self) -> Mapping[str, float | None]:
@@ -78,7 +81,8 @@ class InversionReport:
     def to_json(self) -> str:
         """Return the scores; recovered records are in no output."""
         values: dict[str, Any] = {"kind": "inversion", "clients": [asdict(each) for each in self.clients]}
-        return json.dumps({**values, "trivial_guess": self.guess, **self.summary}, indent=2, allow_nan=False)
+        values |= {"trivial_guess": self.guess, "subspace_dimensions": self.dimensions}
+        return json.dumps({**values, **self.summary}, indent=2, allow_nan=False)
 
     def markdown(self) -> str:
         """Return a page."""
@@ -89,6 +93,7 @@ class InversionReport:
             f"posterior mode for several. The error is relative to that of a trivial guess, {self.guess}:",
             "0 is exact, 1 is no better than guessing. The floor is the least that anyone could reach on average",
             "through this noise, for Gaussian records of the same covariance (Van Trees).",
+            *self._subspace(),
             "",
             "![Error of each client](inversion.png)",
             "",
@@ -101,6 +106,11 @@ class InversionReport:
                 f"{each.floor:.3g} | {each.recovered:.0%} |"
             )
         return "\n".join(lines) + "\n"
+
+    def _subspace(self) -> list[str]:
+        if self.dimensions is None:
+            return []
+        return [f"Records and errors are those in the {self.dimensions} dimensions of the published subspace."]
 
     def figure(self, path: Path) -> None:
         """Draw error and floor of each client."""
@@ -137,15 +147,16 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Inve
         raise NothingToAttack(f"inversion is for clients of at most {LARGEST} records; the smallest here has {least:g}")
     found = []
     for client in small[:CLIENTS]:
-        seen, records = gradients_of(recording, client.name, rounds=ROUNDS), truth.client(client.name)
-        others = _others(truth, client.name)
+        seen = gradients_of(recording, client.name, rounds=ROUNDS)
+        records = as_learned(recording, truth.client(client.name))
+        others = as_learned(recording, _others(truth, client.name))
         try:
             inverted = invert_gradient(
                 seen,
                 contribution.kernel,
                 records=len(records),
                 denominator=client.denominator,
-                prior=Prior.of(recording.landmarks),
+                prior=Prior.of(as_learned(recording, recording.landmarks)),
                 starts=STARTS,
                 rng=rng,
             )
@@ -165,7 +176,8 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Inve
             )
         )
     source = "fresh records of the data set" if truth.fresh is not None else "records of the other clients"
-    return InversionReport(tuple(found), f"the mean of {source}")
+    dimensions = recording.setting.features if "axes" in recording.published else None
+    return InversionReport(tuple(found), f"the mean of {source}", dimensions)
 
 
 def _others(truth: Truth, client: str) -> Float64:

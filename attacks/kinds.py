@@ -46,16 +46,29 @@ class Truth:
         Records of the same data set that took no part in the run, if there are any.
     image_shape : tuple of int, optional
         Of one record, where records are images.
+    exchangeable : bool
+        Whether chance chose which records of the data set took part, so that fresh ones differ from them by that alone.
     """
 
     fed: FederatedData
     fresh: Array | None = None
     image_shape: tuple[int, ...] | None = None
+    exchangeable: bool = False
 
     @cached_property
     def pooled(self) -> Array:
         """All records in the order of the clients, shape (n, m): the order of rows and of the map."""
         return self.fed.pooled()[0]
+
+    @property
+    def caution(self) -> str:
+        """What a page that compares with fresh records has to say about them; empty if nothing."""
+        if self.fresh is None or self.exchangeable:
+            return ""
+        return (
+            "Fresh records come from later in the file than those of the run, so small differences may be the file's "
+            "order and not leakage; a run with `--sample random` has none of that."
+        )
 
     def client(self, name: str) -> Array:
         """Return the records of one client, shape (n_p, m)."""

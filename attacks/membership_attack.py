@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from attacks.gradients import Float64
+from attacks.gradients import Float64, NothingToSee
 from attacks.kinds import NothingToAttack, Truth
 from attacks.membership import Game, Membership, membership
 from attacks.membership_scores import gradient_scores, insider_scores, landmark_scores, list_scores
 from attacks.roc import Limit
-from attacks.views import contribution_of, gradients_of
+from attacks.views import as_learned, contribution_of, gradients_of
 from dpfedvis.kernels import Array
 from dpfedvis.recording import Recording
 from dpfedvis.reporting.figures import save_png
@@ -41,7 +41,8 @@ CONTROL = Game(
     "the landmarks before the first round (control)",
     "records of all clients",
     OUT,
-    "landmarks that have seen no record: a finding here says that fresh records differ from those of the run",
+    "landmarks that have seen no record, or a billboard's noisy second moments alone: a finding here says that fresh "
+    "records differ from those of the run",
     independent=False,
 )
 MAP = Game(
@@ -62,10 +63,13 @@ class MembershipReport:
     games : tuple of Membership
     missing : tuple of str
         Why others were not played.
+    caution : str
+        See `attacks.kinds.Truth`.
     """
 
     games: tuple[Membership, ...]
     missing: tuple[str, ...]
+    caution: str = ""
 
     @property
     def summary(self) -> Mapping[str, float | None]:
@@ -79,7 +83,8 @@ class MembershipReport:
     def to_json(self) -> str:
         """Return all games, without the scores of single records."""
         games = [each.to_dict() for each in self.games]
-        return json.dumps({"kind": "membership", "games": games, "missing": self.missing}, indent=2, allow_nan=False)
+        values = {"kind": "membership", "games": games, "missing": self.missing, "caution": self.caution}
+        return json.dumps(values, indent=2, allow_nan=False)
 
     def markdown(self) -> str:
         """Return a page."""
@@ -88,6 +93,7 @@ class MembershipReport:
             "",
             "Was a record among those of the run? Neighbours replace one record. Thresholds come from fresh records",
             "that are not counted; AUC has DeLong's interval, rates have Clopper & Pearson's.",
+            *([self.caution] if self.caution else []),
             "",
             "![ROC curves](membership.png)",
             "",
@@ -137,9 +143,9 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Memb
     for play in plays:
         try:
             games.append(play())
-        except NothingToAttack as error:
+        except (NothingToAttack, NothingToSee) as error:
             missing.append(f"Not played: {error}.")
-    return MembershipReport(tuple(games), tuple(dict.fromkeys(missing)))
+    return MembershipReport(tuple(games), tuple(dict.fromkeys(missing)), truth.caution)
 
 
 def _listed(recording: Recording, truth: Truth, fresh: Array, limit: Limit, rng: np.random.Generator) -> Membership:
@@ -152,7 +158,8 @@ def _listed(recording: Recording, truth: Truth, fresh: Array, limit: Limit, rng:
             continue
         seen = gradients_of(recording, client.name, rounds=ROUNDS)
         out = fresh[rng.permutation(len(fresh))[: 2 * size]]
-        scores = list_scores(seen, contribution_of(recording), np.concatenate([records, out]), client.denominator)
+        asked = as_learned(recording, np.concatenate([records, out]))
+        scores = list_scores(seen, contribution_of(recording), asked, client.denominator)
         others, calibration = np.split(scores[len(records) :], 2)
         parts.append((scores[: len(records)], others, calibration))
     if not parts:
@@ -162,13 +169,13 @@ def _listed(recording: Recording, truth: Truth, fresh: Array, limit: Limit, rng:
 
 def _unlisted(recording: Recording, truth: Truth, fresh: Array, limit: Limit, rng: np.random.Generator) -> Membership:
     third = len(fresh) // 3
-    reference, out = fresh[:third][:REFERENCE], fresh[third : 3 * third]
+    reference, out = as_learned(recording, fresh[:third][:REFERENCE]), fresh[third : 3 * third]
     parts: list[tuple[Float64, Float64, Float64]] = []
     for client in recording.clients[:CLIENTS]:
         seen, records = gradients_of(recording, client.name, rounds=ROUNDS), truth.client(client.name)
         chosen = records[rng.permutation(len(records))[:CANDIDATES]]
         away = out[rng.permutation(len(out))[: 2 * CANDIDATES]]
-        asked = np.concatenate([chosen, away])
+        asked = as_learned(recording, np.concatenate([chosen, away]))
         scores = gradient_scores(seen, contribution_of(recording), asked, reference, client.denominator)
         half = len(chosen) + len(away) // 2
         parts.append((scores[: len(chosen)], scores[len(chosen) : half], scores[half:]))

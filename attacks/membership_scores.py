@@ -15,6 +15,7 @@ from dpfedvis.errors import DpfedvisError
 from dpfedvis.kernels import Array, squared_distances
 
 BLOCK = 1024
+EPS = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ def gradient_scores(
     The other records are as good as noise: G − c̄ is about N(0, C/n_p + Σ_s σ_s² I) without the candidate, with mean c̄
     and covariance C of contributions taken from reference records, and shifted by (c(x) − c̄)/n_p with it. So the
     log-likelihood ratio is ⟨c(x) − c̄, G − c̄⟩/n_p − ‖c(x) − c̄‖²/(2n_p²) in the inner product of the inverse covariance,
-    which by the Woodbury identity needs inner products of contributions alone.
+    which by the Woodbury identity needs inner products of contributions alone. Without noise they are taken with as
+    much as float64 needs (`_heat`).
 
     Parameters
     ----------
@@ -100,17 +102,18 @@ def gradient_scores(
         squares += scale * contribution.squares(X, Y)
         to_x += scale * contribution.products(X, Y, G)
         to_r += scale * contribution.products(R, Y, G)
+    heat = _heat(own, r * denominator)
     level, mean_x, mean_r = float(own.mean()), cross.mean(axis=1), own.mean(axis=1)
     # ⟨c(x) − c̄, G − c̄⟩ and ⟨c(x) − c̄, c(x′) − c̄⟩, from products of what is not centred.
     inner_x, inner_r = to_x - to_r.mean() - mean_x + level, to_r - to_r.mean() - mean_r + level
     cross = cross - mean_x[:, None] - mean_r + level
     own = own - mean_r[:, None] - mean_r + level
     squares = squares - 2 * mean_x + level
-    factor = cho_factor(own + r * denominator * np.eye(r), lower=True)
+    factor = cho_factor(own + heat * r * denominator * np.eye(r), lower=True)
     solved = cho_solve(factor, cross.T).T
     inner = inner_x - solved @ inner_r
     lengths = squares - np.vecdot(solved, cross)
-    scores: Float64 = inner / denominator - lengths / (2 * denominator**2)
+    scores: Float64 = (inner / denominator - lengths / (2 * denominator**2)) / heat
     return scores
 
 
@@ -139,8 +142,20 @@ def list_scores(
         inner += contribution.products(X, each.landmarks, each.values) / each.scale**2
     own /= denominator**2
     inner = inner / denominator - share * own.sum(axis=1)
-    scores: Float64 = cho_solve(cho_factor(own + np.eye(k) / (share * (1 - share)), lower=True), inner)
+    precision = 1 / (share * (1 - share))
+    precision *= _heat(own, precision)
+    scores: Float64 = cho_solve(cho_factor(own + precision * np.eye(k), lower=True), inner)
     return scores
+
+
+def _heat(own: Float64, ridge: float) -> float:
+    """Return the factor, at least 1, on the noise's variance with which own + heat·ridge·I is definite.
+
+    `own` holds inner products in units of the noise. Without noise that unit is rounding, `own` is large, and its small
+    eigenvalues are rounding too: up to about k·ε·tr(own) for k rows, of either sign. So heat·ridge is never below
+    that; with noise of any consequence heat is 1.
+    """
+    return max(1.0, len(own) * EPS * float(np.trace(own)) / ridge)
 
 
 def landmark_scores(candidates: npt.ArrayLike, landmarks: npt.ArrayLike) -> Float64:

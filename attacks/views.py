@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from accounting import Event, GaussianRelease, Unprotected
 from attacks.gradients import Contribution, SeenGradient
 from attacks.kinds import NothingToAttack
+from dpfedvis.kernels import Array
 from dpfedvis.mechanisms import ClippedGradientPerturbation, PublishedFedDL
 from dpfedvis.mmd import max_clip
 from dpfedvis.recording import Recording
@@ -47,6 +50,18 @@ def contribution_of(recording: Recording) -> Contribution:
             f"which of {len(kernel.gammas)} bandwidths a published gradient belongs to is not uploaded: run it with one"
         )
     return Contribution(kernel)
+
+
+def as_learned(recording: Recording, points: Array) -> Array:
+    """Return points, shape (k, m), in the space that the landmarks were learned in.
+
+    That is where gradients live. A billboard's is a subspace that the server published: coordinates (x − c)A, as the
+    clients themselves take them. Any other run learns in the space of the records.
+    """
+    if "axes" not in recording.published:
+        return points
+    coordinates: Array = (np.asarray(points, "f8") - recording.published["centre"]) @ recording.published["axes"]
+    return coordinates
 
 
 def noise_of(event: Event) -> float:

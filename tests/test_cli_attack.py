@@ -110,7 +110,7 @@ def test_under_a_budget_records_stay_hidden(changes: dict[str, Any], tmp_path: P
 )
 def test_a_large_budget_hides_little(changes: dict[str, Any], tmp_path: Path) -> None:
     """The other way round: where μ allows it, the attack succeeds, so that its failure above says something."""
-    execute(replace(BASE, epsilon=10_000, **changes), tmp_path / "run")
+    execute(replace(BASE, epsilon=4000, **changes), tmp_path / "run")
     found = scores(tmp_path / "run", tmp_path / "out")
     assert 0.8 < found["pair_accuracy"] <= found["largest_pair_accuracy"]
 
@@ -179,6 +179,60 @@ def test_the_truth_has_the_records_of_the_run_and_fresh_ones(exact: Path) -> Non
     assert truth.image_shape == (8, 8)
 
 
+def test_of_a_random_sample_fresh_records_are_the_rest_of_the_file(tmp_path: Path) -> None:
+    config = replace(BASE, sample="random", map="clusters", clusters=2, records=100, landmarks=5)
+    execute(config, tmp_path / "run")
+    truth = truth_of(tmp_path / "run")
+    assert (truth.exchangeable, truth.caution) == (True, "")
+    assert truth.fresh is not None
+    parts = np.concatenate([truth.pooled, truth.fresh])
+    whole = replace(BASE, records=None).dataset().X.astype(np.float32)
+    np.testing.assert_array_equal(np.sort(parts.view("V256"), axis=0), np.sort(np.array(whole).view("V256"), axis=0))
+
+
+def test_a_value_that_is_missing_among_fresh_records_stops_nobody(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).random((30, 3))
+    X[25, 1] = np.nan
+    np.savez(tmp_path / "table.npz", X=X)
+    config = replace(BASE, data=str(tmp_path / "table.npz"), records=20, landmarks=4, map="clusters", clusters=2)
+    execute(config, tmp_path / "run")
+    truth = truth_of(tmp_path / "run")
+    assert truth.fresh is not None
+    np.testing.assert_array_equal(truth.fresh, np.delete(X, 25, axis=0)[20:].astype(np.float32))
+
+
+def test_each_owner_gets_its_own_exposed_records_and_nobody_else(exact: Path, tmp_path: Path) -> None:
+    pages, owners = tmp_path / "pages", tmp_path / "owners"
+    arguments = ["attack", "--run", str(exact), "--kind", "exposure", "--out", str(pages)]
+    done = called(*arguments, "--owner-out", str(owners))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {path.name for path in owners.iterdir()} == {f"{p}-client-{p}.json" for p in range(3)}
+    recording, truth = Recording.read(exact), truth_of(exact)
+    for p, client in enumerate(truth.fed.clients):
+        told = json.loads((owners / f"{p}-client-{p}.json").read_text())
+        assert told["client"] == client.name
+        assert len(told["exposed"]) == 10
+        for each in told["exposed"]:
+            distances = np.linalg.norm(recording.landmarks - client.X[each["index"]], axis=1)
+            assert each["to_landmark"] == pytest.approx(distances.min(), rel=1e-5)
+    public = done.stdout + "".join((pages / f"exposure.{suffix}").read_text() for suffix in ("md", "json"))
+    assert "to_landmark" not in public
+    assert "client-" not in public
+    plain = called(*arguments)
+    assert plain.stdout == done.stdout.replace(f"a file for each client, for that client only, is in {owners}\n", "")
+
+
+@pytest.mark.parametrize("inside", ["{exact}", "{exact}/owners", "{pages}", "{pages}/owners"])
+def test_lists_for_owners_do_not_get_among_public_files(inside: str, exact: Path, tmp_path: Path) -> None:
+    before, pages = set(exact.rglob("*")), tmp_path / "pages"
+    owners = inside.replace("{exact}", str(exact)).replace("{pages}", str(pages))
+    done = called("attack", "--run", str(exact), "--out", str(pages), "--owner-out", owners)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "which others read" in done.stderr
+    assert set(exact.rglob("*")) == before
+    assert not pages.exists()
+
+
 def copied(source: Path, target: Path) -> Path:
     shutil.copytree(source, target)
     return target
@@ -192,6 +246,21 @@ def test_other_data_are_refused(exact: Path, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "digits has changed since the run" in done.stderr
     assert not run.with_name("run-attacks").exists()
+
+
+def test_a_damaged_upload_leaves_no_part_of_a_report(exact: Path, tmp_path: Path) -> None:
+    """The first gradient, which reconstruction, the first of all kinds, does not look at."""
+    run = copied(exact, tmp_path / "run")
+    with (run / "uploads" / "values.bin").open("r+b") as values:
+        first = values.read(1)
+        values.seek(0)
+        values.write(bytes([first[0] ^ 1]))
+    done = called("attack", "--run", str(run), "--out", str(tmp_path / "out"), "--owner-out", str(tmp_path / "owners"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is damaged at byte 0" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "owners").exists()
 
 
 def test_rows_of_other_records_are_refused(exact: Path) -> None:

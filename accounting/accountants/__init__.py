@@ -73,8 +73,13 @@ def compare(
     -------
     dict of str to Reading
     """
-    compositions = [client if isinstance(client, Composition) else Composition(client) for client in clients]
+    compositions = distinct(client if isinstance(client, Composition) else Composition(client) for client in clients)
     return {name: _read(accountant(name), compositions, delta) for name in names}
+
+
+def distinct(compositions: Iterable[Composition]) -> list[Composition]:
+    """Return compositions without those that equal an earlier one: many clients often release the same."""
+    return list({each.groups: each for each in compositions}.values())
 
 
 def _read(reader: Accountant, compositions: list[Composition], delta: float) -> Reading:
@@ -85,4 +90,4 @@ def _read(reader: Accountant, compositions: list[Composition], delta: float) -> 
     return Reading(epsilon, reader.is_bound)
 
 
-__all__ = ["ACCOUNTANTS", "Accountant", "Method", "Reading", "accountant", "compare", "tightest"]
+__all__ = ["ACCOUNTANTS", "Accountant", "Method", "Reading", "accountant", "compare", "distinct", "tightest"]

@@ -31,6 +31,8 @@ class Audited:
         Canaries played.
     stages : tuple of str
         What each client uploaded in the audited run.
+    placement : str
+        How its records were placed; a density counts placed records.
     command : str
         What made the numbers.
     """
@@ -42,6 +44,7 @@ class Audited:
     confidence: float
     games: int
     stages: tuple[str, ...]
+    placement: str
     command: str
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,7 +57,7 @@ class Audited:
             "## Audit",
             "",
             f"**{self.verdict.capitalize()}**: claimed ε = {self.claimed_epsilon:.4g} at δ = {self.delta:g}, for "
-            f"{', '.join(self.stages)} as one mechanism.",
+            f"{', '.join(self.stages)} as one mechanism, with placement by {self.placement}.",
             "",
             "| method | certified ε | confidence |",
             "|---|---|---|",

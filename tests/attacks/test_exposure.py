@@ -15,6 +15,7 @@ from accounting import Budget
 from accounting.errors import InvalidParameter
 from attacks import exposure
 from attacks.exposure import attribute_errors, most_exposed, nearest
+from attacks.exposure_attack import owner_views
 from attacks.kinds import NothingToAttack, Truth, kind
 from dpfedvis.commands.attack import truth_of
 from dpfedvis.config import RunConfig
@@ -164,15 +165,16 @@ def test_the_public_part_of_a_run_names_no_record(recorded, tmp_path: Path):
     Y = recording.landmarks.copy()
     Y[0] = truth.client("client-1")[77]
     report = kind("exposure")(replace(recording, landmarks=Y), truth, RNG(0))
-    owner = next(each for each in report.owners if each.client == "client-1")
+    owner = next(each for each in owner_views(replace(recording, landmarks=Y), truth) if each.client == "client-1")
     assert (owner.exposed[0].index, owner.exposed[0].to_landmark) == (77, 0)
     public = json.loads(report.to_json())
     assert keys(public) == {
         *("kind", "landmarks", "records", "share", "value", "low", "high", "p_value", "attributes", "control"),
-        *("median_to_records", "median_to_fresh", "limit", "mu", "epsilon", "delta"),
+        *("median_to_records", "median_to_fresh", "limit", "mu", "epsilon", "delta", "caution"),
     }
     for text in (report.to_json(), report.markdown()):
         assert not re.search(r"index|client-|\b77\b", text)
+    assert "later in the file" in report.markdown()
     report.figure(tmp_path / "exposure.png")
     assert (tmp_path / "exposure.png").stat().st_size > 1000
 

@@ -20,10 +20,10 @@ from attacks.gradients import NothingToSee, SeenGradient, predict, pull_back, pu
 from attacks.inversion import Prior, meet
 from attacks.inversion_curve import inversion_curve, see
 from attacks.inversion_score import error_floor, information, score_inversion
-from attacks.kinds import NothingToAttack, kind
+from attacks.kinds import NothingToAttack, Truth, kind
 from dpfedvis.commands.attack import truth_of
 from dpfedvis.config import RunConfig
-from dpfedvis.data import load
+from dpfedvis.data import FederatedData, load
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.feddl import FedDL
 from dpfedvis.kernels import InvalidPoints, Kernel
@@ -306,3 +306,14 @@ def test_a_recorded_run_under_a_budget_is_not(folder: Path):
 def test_what_cannot_be_inverted_says_why(folder: Path, changes, why):
     with pytest.raises(NothingToAttack, match=why):
         attacked(folder, "-".join(map(str, changes.values())), **changes)
+
+
+def test_of_a_billboard_coordinates_in_its_subspace_are_inverted(record_billboard):
+    """One record a client, and a budget that hides nothing: its coordinates come back, and the page says so."""
+    fed = FederatedData.split(DIGITS[:20], clients=20, seed=0, bounds=(0, 1))
+    recording = record_billboard(fed, 1e9, 30)
+    result = kind("inversion")(recording, Truth(fed, FRESH.astype(np.float32)), np.random.default_rng(0))
+    assert result.summary["error ratio"] < 0.05
+    assert result.dimensions == recording.setting.features < 64
+    assert f"those in the {result.dimensions} dimensions of the published subspace" in result.markdown()
+    assert json.loads(result.to_json())["subspace_dimensions"] == result.dimensions

@@ -21,7 +21,7 @@ from accounting.events import GaussianRelease
 from attacks import membership
 from attacks.gradients import Contribution, SeenGradient
 from attacks.inversion_curve import see
-from attacks.kinds import NothingToAttack, kind
+from attacks.kinds import NothingToAttack, Truth, kind
 from attacks.membership import Game
 from attacks.membership_games import Neighbours, judge, play
 from attacks.membership_scores import (
@@ -33,9 +33,10 @@ from attacks.membership_scores import (
     nearest_distances,
 )
 from attacks.roc import Limit, NoScores, auc, conformal_threshold, exceeds, rate
+from attacks.views import as_learned, contribution_of, gradients_of
 from dpfedvis.commands.attack import truth_of
 from dpfedvis.config import RunConfig
-from dpfedvis.data import load
+from dpfedvis.data import FederatedData, load
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.feddl import FedDL
 from dpfedvis.kernels import Kernel
@@ -103,6 +104,24 @@ def test_scores_without_a_list_match_dense_algebra(contribution):
     whitened = np.linalg.solve(covariance, shift.T).T
     expected = whitened @ (flat - mean) - np.vecdot(whitened, shift) / 2
     np.testing.assert_allclose(gradient_scores(seen, contribution, X, R, 5), expected, rtol=1e-8, atol=1e-10)
+
+
+def test_what_rounding_hides_counts_as_noise():
+    """Without noise the matrix is singular. The same as dense algebra with as much noise as the rule states."""
+    rng, records, rounds = np.random.default_rng(7), 5, 500
+    Y, R, X = (rng.normal(size=(n, 3)) for n in (4, 40, 6))
+    seen = SeenGradient(Y, PLAIN.mean(X[:records], Y, records))
+    reference, candidates = (slow_contributions(each, Y, PLAIN) for each in (R, X))
+    noise = seen.scale**2 / rounds
+    heat = np.finfo(float).eps * np.sum(reference**2) / noise / records
+    assert heat > 10
+    mean = reference.mean(axis=0)
+    covariance = np.cov(reference.T, bias=True) / records + heat * noise * np.eye(seen.values.size)
+    shift = (candidates - mean) / records
+    whitened = np.linalg.solve(covariance, shift.T).T
+    expected = whitened @ (seen.values.ravel() - mean) - np.vecdot(whitened, shift) / 2
+    # Rounding shows in the scores themselves, and the factor is far larger than that.
+    np.testing.assert_allclose(gradient_scores([seen] * rounds, PLAIN, X, R, records), expected, rtol=0.25)
 
 
 @pytest.mark.parametrize("contribution", CONTRIBUTIONS)
@@ -404,6 +423,8 @@ def test_a_recorded_run_without_noise_gives_its_members_away(folder: Path):
     assert {type(each) for each in values["games"][0].values()} == {dict, int, float, list}
     assert len(values["games"][0]["points"]) == 2
     assert report.markdown().count("## From") == 5
+    assert "later in the file" in values["caution"]
+    assert values["caution"] in report.markdown()
     report.figure(folder / "membership.png")
     assert (folder / "membership.png").stat().st_size > 1000
 
@@ -415,6 +436,37 @@ def test_a_recorded_run_under_a_budget_does_not(folder: Path):
     for each in (listed, unlisted, landmarks):
         assert each.limit.mu == pytest.approx(Budget(1, 1e-5).mu, rel=1e-6)
         assert each.auc.low < each.limit.auc()
+
+
+def test_a_game_with_nothing_to_see_does_not_cost_the_others(folder: Path):
+    """Noise of this size carries records away from all landmarks, so that every gradient is exactly 0."""
+    report = attacked(folder, "input", mechanism="input", epsilon=0.1, gamma=50.0, map="clusters", sample="random")
+    assert [each.game.name for each in report.games] == [
+        "the landmarks alone",
+        "the landmarks before the first round (control)",
+    ]
+    assert any("all of them 0" in each for each in report.missing)
+    assert "all of them 0" in report.markdown()
+    assert report.caution == ""
+    assert "later in the file" not in report.markdown()
+
+
+def test_of_a_billboard_candidates_are_seen_in_its_subspace(record_billboard):
+    """With a budget that hides nothing, what the server sees follows from coordinates in the subspace."""
+    fed = FederatedData.split(DIGITS[:60], clients=3, seed=0, bounds=(0, 1))
+    recording, truth = record_billboard(fed, 1e6, 40), Truth(fed, DIGITS[600:900].astype(np.float32))
+    client = recording.clients[1]
+    records = as_learned(recording, truth.client(client.name))
+    assert records.shape == (20, recording.setting.features)
+    assert recording.setting.features < recording.landmarks.shape[1] == 64
+    for each in gradients_of(recording, client.name):
+        expected = contribution_of(recording).mean(records, each.landmarks, client.denominator)
+        assert np.abs(each.values - expected).max() < 5 * each.sigma
+        assert np.abs(each.values).max() > 20 * each.sigma
+    report = kind("membership")(recording, truth, np.random.default_rng(0))
+    assert report.games[0].game.name == "gradients, with a list of candidates"
+    assert report.games[0].auc.value > 0.9
+    assert as_learned(replace(recording, published={}), truth.pooled) is truth.pooled
 
 
 def test_without_fresh_records_there_is_no_game(folder: Path):

@@ -1,0 +1,223 @@
+"""The adversary's model of an end-to-end map: canaries, and what a client with either would upload in each stage."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from accounting import Event, GaussianRelease
+from attacks.auditing.uploads import Prediction, Watched
+from dpfedvis import FedTSNE
+from dpfedvis.billboard import Placement
+from dpfedvis.billboard.density import GridCounts
+from dpfedvis.billboard.subspace import SecondMoments
+from dpfedvis.kernels import Array
+from dpfedvis.mechanisms import Local, Mechanism
+from dpfedvis.scale import Moments, ScaleHistogram
+from dpfedvis.setting import Setting
+
+_PAIRS = 0x50414952  # keeps canaries apart from every noise stream of the same seed
+_NO_NOISE = 1e-6  # stands in for no noise at all, as a part of what is stated
+_REST = 0.25  # where the other records stand, as a part of the canary "out", on its other side
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Canaries and the other record of each client, in the units of the data.
+
+    Parameters
+    ----------
+    inside, outside : arrays of shape (games, m)
+        The records that a coin decides between.
+    rest : array of shape (games, m)
+        All other records of the client are this one.
+    records : int
+        n_p.
+    """
+
+    inside: Array
+    outside: Array
+    rest: Array
+    records: int
+
+    def client(self, game: int, *, inside: bool) -> Array:
+        """Return the records of a client, the canary first; shape (n_p, m)."""
+        canary = (self.inside if inside else self.outside)[game]
+        return np.vstack([canary, np.tile(self.rest[game], (self.records - 1, 1))])
+
+
+def orthogonal_pairs(games: int, features: int, records: int, seed: int) -> Pairs:
+    """Two far, orthogonal records for each client, which move every stage at once.
+
+    - Second moments: orthogonal records beyond the clipping norm attain Δ, and C is the root mean square distance from
+      the centre, which the other records keep small.
+    - Cluster sums: different landmarks, and offsets that are clipped, attain Δ. Each client has a direction of its own,
+      so that landmarks do not gather at the canaries.
+    - Moments: 1/√2 of Δ, where τ is hardly above the norm. That is the case whether the histogram finds the octave of
+      the canaries, [2m, 4m) in squares for m a power of two, or falls back to τ = 2√m.
+    - Scale histogram: the pair with the canary falls into different octaves, 1.06 r² < 4m ≤ 1.56 r² for the r² below,
+      whichever of its equal partners the shuffle takes. This moves half of what Δ² allows.
+    - Density: mostly two cells, which attains Δ.
+
+    Parameters
+    ----------
+    games, features, records : int
+        P, m and n_p.
+    seed : int
+    """
+    generator = np.random.default_rng([seed, _PAIRS])
+    frames, _ = np.linalg.qr(generator.standard_normal((games, features, 2)))
+    radius = math.sqrt(0.9 * 4 * features)
+    inside, outside = (radius * frames[:, :, side].astype(np.float32) for side in (0, 1))
+    return Pairs(inside, outside, -_REST * outside, records)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One stage as a client sees it.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    setting : Setting
+    records : callable
+        From the client's records to what it passes to the mechanism.
+    sent : mapping of int to array
+        The server's Y in each round; round 0 for single releases.
+    """
+
+    mechanism: Mechanism
+    setting: Setting
+    records: Callable[[Array], Array]
+    sent: Mapping[int, Array]
+
+    def upload(self, records: Array, round: int) -> Array:
+        """Return what a client with these records uploads, without noise."""
+        local = Local.of(self.mechanism.prepare(self.records(records)), float(len(records)))
+        # What a stage shuffles are pairs of records, of which all but the canary are equal: any order will do.
+        return self.mechanism.message(local, self.sent[round], self.setting, np.random.default_rng(0)).values
+
+
+def stages(
+    estimator: FedTSNE,
+    mechanism: Mechanism,
+    seen: Sequence[Watched],
+    setting: Setting,
+    trajectory: Mapping[int, Array],
+    placement: Placement,
+) -> dict[str, Stage]:
+    """Work out each stage from public quantities: uploads, subspace, landmarks, map and grid.
+
+    τ, the centre and C follow from averages as the server computes them (`dpfedvis.billboard.Learner`). An adversary
+    who got one of them wrong would certify less, never more.
+
+    Parameters
+    ----------
+    estimator : FedTSNE
+        Fitted, of which only what is published is used.
+    mechanism : Mechanism
+        For the landmarks.
+    seen : sequence of Watched
+    setting : Setting
+        Of single releases.
+    trajectory : mapping of int to array of shape (n_y, d)
+        Y after each round.
+    placement : Placement
+        How clients place their records.
+    """
+    features, board, density, feddl = setting.features, estimator.board_, estimator.density_, estimator.feddl_
+    assert density is not None
+    histogram = ScaleHistogram()
+    counts, noise = _averaged(seen, histogram.what)
+    moments = Moments(tau_x=histogram.norm_bound(counts, noise, features))
+    means, noise = _averaged(seen, moments.what)
+    clip = math.sqrt(moments.mean_squared_distance(means, noise**2) / 2)
+    second = SecondMoments(centre=board.subspace.centre, clip=clip)
+    grid = density.grid
+
+    def cells(records: Array) -> Array:
+        return grid.cell(placement(board, records))[:, None].astype(np.float64)
+
+    once = {0: np.zeros((1, features))}
+    before = {number + 1: Y for number, Y in {0: feddl.start, **trajectory}.items()}
+    counted = GridCounts(cells=grid.cells**2)
+    return {
+        **{each.what: Stage(each, setting, _as_they_are, once) for each in (histogram, moments, second)},
+        mechanism.what: Stage(mechanism, feddl.setting, board.subspace.coordinates, before),
+        counted.what: Stage(counted, setting, cells, once),
+    }
+
+
+class PipelineModel:
+    """The adversary's model of all uploads.
+
+    Parameters
+    ----------
+    pairs : Pairs
+    names : sequence of str
+        Of the clients, in the order of the games.
+    stages : dict of str to Stage
+        By the name of the upload.
+    """
+
+    def __init__(self, pairs: Pairs, names: Sequence[str], stages: dict[str, Stage]) -> None:
+        self.stages = stages
+        self._pairs = pairs
+        self._games = {name: game for game, name in enumerate(names)}
+        self._known: dict[tuple[str, str, int], Prediction] = {}
+
+    def __call__(self, event: Event) -> Prediction:
+        """Return what the client would have uploaded with either canary."""
+        key = (event.client, event.what, event.round or 0)
+        if key not in self._known:
+            stage, game = self.stages[event.what], self._games[event.client]
+            inside, outside = (self._pairs.client(game, inside=side) for side in (True, False))
+            self._known[key] = Prediction(
+                stage.upload(inside, event.round or 0), stage.upload(outside, event.round or 0)
+            )
+        return self._known[key]
+
+
+def noise_seen(seen: Sequence[Watched], model: PipelineModel) -> dict[tuple[str, int], float]:
+    """Standard deviation of the noise that uploads show, over the stated σ, by name and round.
+
+    Taken across the line through the two predictions, where the coin does not matter. With stated σ alone, a stage
+    without noise would count for no more than its share, and could go unnoticed behind the noise of the others.
+    """
+    squares: defaultdict[tuple[str, int], float] = defaultdict(float)
+    values: Counter[tuple[str, int]] = Counter()
+    for each in seen:
+        event = each.events[0]
+        assert isinstance(event, GaussianRelease)
+        pair = model(event)
+        line = pair.inside.astype(np.float64) - pair.outside
+        residual = each.values - pair.outside
+        length = float(np.vdot(line, line))
+        along = float(np.vdot(residual, line)) ** 2 / length if length > 0 else 0.0
+        key = (event.what, event.round or 0)
+        squares[key] += (float(np.vdot(residual, residual)) - along) / event.sigma**2
+        values[key] += residual.size - (length > 0)
+    return {key: math.sqrt(max(square, 0.0) / values[key]) for key, square in squares.items()}
+
+
+def restated(upload: Watched, noise: Mapping[tuple[str, int], float]) -> Watched:
+    """Return the upload with the noise that was seen in place of what its event states."""
+    event = upload.events[0]
+    assert isinstance(event, GaussianRelease)
+    share = max(noise[event.what, event.round or 0], _NO_NOISE)
+    return Watched((replace(event, sigma=event.sigma * share),), upload.values)
+
+
+def _averaged(seen: Sequence[Watched], what: str) -> tuple[Array, float]:
+    """Average of all clients' uploads in a single release, and the standard deviation of the noise in each value."""
+    uploads = [each for each in seen if each.events[0].what == what]
+    sigmas = [each.events[0].sigma for each in uploads if isinstance(each.events[0], GaussianRelease)]
+    return np.mean([each.values for each in uploads], axis=0), math.hypot(*sigmas) / len(uploads)
+
+
+def _as_they_are(records: Array) -> Array:
+    return records

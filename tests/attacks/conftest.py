@@ -1,0 +1,37 @@
+"""Recorded runs that several attacks are tried on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from accounting import Budget, Ledger
+from dpfedvis import FederatedData
+from dpfedvis.billboard.learn import Learner
+from dpfedvis.mechanisms import GradientPerturbation
+from dpfedvis.recorder import LEDGER, Recorder
+from dpfedvis.recording import Recording
+
+Record = Callable[[FederatedData, float, int], Recording]
+
+
+@pytest.fixture
+def record_billboard(tmp_path: Path) -> Record:
+    """Record the learning of a billboard by gradients at an ε, with so many landmarks; its map is not drawn."""
+
+    def record(fed: FederatedData, epsilon: float, landmarks: int) -> Recording:
+        chosen, budget, folder = GradientPerturbation(), Budget(epsilon, 1e-5), tmp_path / "billboard"
+        learner = Learner(budget=budget, mechanism=chosen, landmarks=landmarks, rounds=5, tau_x=8.0)
+        folder.mkdir()
+        recorder = Recorder(folder)
+        with Ledger(folder / LEDGER, budget) as ledger:
+            learned = learner.run(fed, ledger=ledger, witness=recorder, callbacks=(recorder.landmarks,))
+        subspace = learned.subspace
+        points = subspace.points(learned.feddl.landmarks)
+        published = {"points": points, "centre": subspace.centre, "axes": subspace.axes}
+        recorder.finish(learned.feddl, chosen, {"release": "none"}, published)
+        return Recording.read(folder)
+
+    return record

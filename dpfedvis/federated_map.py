@@ -154,9 +154,8 @@ class FederatedMap(FederatedEstimator):
         anchors = recipe.anchored_points(learned, learner.records_a_client(fed), self.random_state)
         places = recipe.scaled(self._lay_out_anchors(anchors), learner.records_a_client(fed))
         self.board_ = Billboard(learned.subspace, anchors, places, self.random_state)
-        placed = [place(self.board_, client.X) for client in fed.clients]
-        self.embedding_ = np.concatenate(placed)
-        self.density_ = recipe.count(learner, learned, self.board_, fed, placed) if recipe.density else None
+        self.embedding_ = np.concatenate([place(self.board_, client.X) for client in fed.clients])
+        self.density_ = recipe.count(learner, learned, self.board_, fed) if recipe.density else None
         return self
 
     @property

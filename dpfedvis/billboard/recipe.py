@@ -14,7 +14,7 @@ from accounting.errors import InvalidParameter
 from dpfedvis.billboard.board import Billboard
 from dpfedvis.billboard.density import Density, Grid, GridCounts, cells_for, numbered
 from dpfedvis.billboard.learn import Learned, Learner, Shares, spread_out
-from dpfedvis.billboard.placement import Placement
+from dpfedvis.billboard.placement import ByWeights, Placement
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Streams
 from dpfedvis.kernels import Array
@@ -45,7 +45,7 @@ class Recipe:
         Root mean square distance of the landmarks from the middle of the map, in units of √(records a client). A
         t-SNE of n records takes about as much room.
     density : bool
-        Whether to release counts of placed records on a grid.
+        Whether to release counts of records on a grid, each placed by itself among the anchors.
     classes : sequence of int
         The public labels, to count each class by itself; the records then need labels.
     """
@@ -136,17 +136,20 @@ class Recipe:
         size = math.sqrt(float(np.mean(np.sum(places**2, axis=1))))
         return places * (self.radius * math.sqrt(records) / max(size, 1e-12))
 
-    def count(
-        self, learner: Learner, learned: Learned, board: Billboard, fed: FederatedData, placed: Sequence[Array]
-    ) -> Density:
-        """Release the density of all clients' placed records."""
+    def count(self, learner: Learner, learned: Learned, board: Billboard, fed: FederatedData) -> Density:
+        """Release the density of all clients' records, each placed by itself among the anchors (`ByWeights`).
+
+        Not where the client's own layout has put them: there one record moves the others, and with them their cells,
+        further than the sensitivity of counts allows.
+        """
         setting, trust = learner.setting(1), learner.mechanism.trust
         classes = tuple(sorted(self.classes))
         noise = math.sqrt(learned.releases.variance(GridCounts(trust=trust, cells=1), setting))
         grid = Grid(board.half, cells_for(noise))
         labels = [client.y for client in fed.clients] if classes else [None] * fed.n_clients
         numbers = iter(
-            numbered(grid.cell(places), grid, own, classes) for places, own in zip(placed, labels, strict=True)
+            numbered(grid.cell(ByWeights()(board, client.X)), grid, own, classes)
+            for client, own in zip(fed.clients, labels, strict=True)
         )
         counts = GridCounts(trust=trust, cells=grid.cells**2 * max(len(classes), 1))
         average, _ = learned.releases.over(fed.transformed(lambda _: next(numbers))).once(counts, setting)

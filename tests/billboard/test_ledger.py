@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import chi2
 
 from accounting import Budget, InvalidParameter, Ledger, UnprotectedReleaseError
-from dpfedvis.billboard import Learner, Recipe
+from dpfedvis.billboard import ByWeights, Learner, Recipe
 from dpfedvis.billboard.density import Density
 from dpfedvis.billboard.subspace import SecondMoments
 from dpfedvis.federation.client import Client
@@ -232,9 +232,9 @@ def anchors_near_a_record(patch):
 def density_past_the_door(patch):
     count = Recipe.count
 
-    def peek(self, learner, learned, board, fed, placed):
-        density = count(self, learner, learned, board, fed, placed)
-        numbers = density.grid.cell(np.concatenate(placed))
+    def peek(self, learner, learned, board, fed):
+        density = count(self, learner, learned, board, fed)
+        numbers = density.grid.cell(ByWeights()(board, fed.pooled()[0]))
         exact = np.bincount(numbers, minlength=density.grid.cells**2) / fed.n_records
         return Density(density.grid, exact.reshape(density.shares.shape), density.noise)
 

@@ -280,6 +280,23 @@ def test_the_density_is_that_of_the_placed_records(trust, fed, map_of):
     assert density.grid.half == estimator.board_.half
 
 
+def test_the_density_counts_each_record_where_it_lies_by_itself(fed, map_of):
+    """In a client's own layout one record moves the others, further than the counts' sensitivity allows."""
+    estimator = map_of(HUGE, billboard={"density": True, "placement": SHORT}).fit(fed)
+    density, X = estimator.density_, fed.pooled()[0]
+
+    def shares(places):
+        return np.bincount(density.grid.cell(places), minlength=density.grid.cells**2) / fed.n_records
+
+    alone = ByWeights()(estimator.board_, X)
+    np.testing.assert_allclose(density.total.ravel(), shares(alone), atol=8 * density.noise)
+    assert np.abs(shares(estimator.embedding_) - shares(alone)).max() > 8 * density.noise
+    replaced = X.copy()
+    replaced[0] = X[-1] + 3
+    change = shares(ByWeights()(estimator.board_, replaced)) - shares(alone)
+    assert np.linalg.norm(change) * fed.n_records <= np.sqrt(2) + 1e-9
+
+
 def test_the_density_has_the_noise_that_it_states(federation_of, map_of):
     fed, noise = federation_of(), []
     for seed in range(8):

@@ -26,7 +26,7 @@ from dpfedvis.mechanisms import PublishedFedDL
 
 HERE = Path(__file__).parent
 BANDWIDTHS = [1 / (2 * sigma**2) for sigma in (5, 10, 15, 20, 25, 30, 50)]
-# REPRODUCE's "γ = 2" read as exp(−d²/γ²): so central clustering of COIL-20 gives the paper's figure.
+# The published setting "γ = 2" read as exp(−d²/γ²): so central clustering of COIL-20 gives the paper's figure.
 KERNEL_GAMMA = 0.25
 AFFINITIES: dict[str, dict[str, Any]] = {"neighbors": {}, "kernel": {"gamma": KERNEL_GAMMA}}
 DATA: dict[str, dict[str, Any]] = {

@@ -11,8 +11,9 @@ demo: $(VENV)/.base
 	$(BIN)/dpfedvis calibrate --epsilon 1 --delta 1e-5 --mechanism gradient \
 		--rounds 50 --records 4000 --landmarks 500 --gamma 0.005 --tau-x 10 --tau-y 200 --upsilon 20
 	@rm -rf runs/demo
-	$(BIN)/dpfedvis run --data digits --clients 10 --map tsne --epsilon 10 --out runs/demo
-	@echo "look at runs/demo/map.png and runs/demo/statement.md"
+	$(BIN)/dpfedvis run --data digits --clients 10 --map tsne --epsilon 10 --trust aggregate \
+		--density --classes 0,1,2,3,4,5,6,7,8,9 --out runs/demo
+	@echo "look at runs/demo/billboard.png and runs/demo/statement.md"
 
 test: lint
 	$(BIN)/python -m pytest

@@ -59,17 +59,13 @@ class Shares:
 
     def planned(self, *, scale: bool, density: bool) -> dict[str, tuple[float, Stage]]:
         """Name, share and stage of every release beside the landmarks'."""
-        every: list[tuple[bool, type[Mechanism], float]] = [
-            (scale, ScaleHistogram, self.scale),
-            (True, Moments, self.moments),
-            (True, SecondMoments, self.subspace),
-            (density, GridCounts, self.density),
+        every: list[tuple[bool, Mechanism, float]] = [
+            (scale, ScaleHistogram(), self.scale),
+            (True, Moments(), self.moments),
+            (True, SecondMoments(), self.subspace),
+            (density, GridCounts(), self.density),
         ]
-        planned: dict[str, tuple[float, Stage]] = {}
-        for used, release, share in every:
-            if used:
-                planned[str(release.what)] = (share, release.stage)  # type: ignore[assignment]
-        return planned
+        return {release.what: (share, release.stage) for used, release, share in every if used}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +107,7 @@ class Learner:
     density: bool = False
     tau_x: float | None = None
     public_records: int | None = None
-    noise: str = "seeded"
+    noise: Literal["seeded", "system", "discrete"] = "seeded"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -167,7 +163,7 @@ class Learner:
             public_records=self.public_records,
             start=start,
             reserve=self._planned(),
-            noise=self.noise,  # type: ignore[arg-type]
+            noise=self.noise,
             seed=self.seed,
         )
         result = feddl.run(fed.transformed(subspace.coordinates), ledger=ledger, witness=witness, callbacks=callbacks)

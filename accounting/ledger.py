@@ -32,7 +32,7 @@ from accounting.errors import (
 from accounting.events import KINDS, Event, PostProcessing, Unprotected
 from accounting.gate import Gate
 from accounting.gdp import gaussian_epsilon
-from accounting.store import Row, Store
+from accounting.store import MEMORY, Row, Store
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,11 @@ class Ledger:
                 and (what is None or event.what == what)
             ):
                 yield event
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether it ends with the process."""
+        return self._store.path == MEMORY
 
     @property
     def clients(self) -> list[str]:

@@ -18,6 +18,7 @@ from accounting.events import Event, from_json
 
 FORMAT = 1
 GENESIS = "0" * 64
+MEMORY = ":memory:"
 
 _SCHEMA = """
 CREATE TABLE ledger (
@@ -81,9 +82,9 @@ class Store:
     def create_or_open(cls, path: str | Path | None, budget: str | None) -> Self:
         """Open for writing; create the file, with its budget, if there is none."""
         if path is None:
-            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            connection = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
             cls._fill(connection, budget)
-            return cls(connection, ":memory:")
+            return cls(connection, MEMORY)
         path = Path(path)
         try:
             if not path.exists():

@@ -30,7 +30,7 @@ from dpfedvis.preparation import Preparation
 from dpfedvis.projections import Projection
 from dpfedvis.scale import Bounds
 from dpfedvis.setting import Setting
-from dpfedvis.snapshot import Snapshot, claim, fingerprint
+from dpfedvis.snapshot import Snapshot, SnapshotMismatch, claim, fingerprint
 from dpfedvis.trace import ExactObjective, Round, Slope, as_array, from_array
 
 Callback = Callable[[Round, Array], bool | None]
@@ -195,9 +195,11 @@ class FedDL:
         ----------
         fed : FederatedData
         ledger : Ledger, optional
-            Where to account; by default one in memory. A checkpoint has its own in its folder.
+            Where to account; by default one in memory, or in the folder of the checkpoint. With a checkpoint it must be
+            a file, and that of this run alone.
         callbacks : sequence of callables
-            Called with (Round, Y) after each round; one that returns True ends the run.
+            Called with (Round, Y) after each round; one that returns True ends the run. After an interruption they may
+            see the last round again.
         checkpoint : path-like, optional
             Folder to keep the ledger, a snapshot and unsent uploads in. A run that finds its own goes on from there,
             and spends nothing twice.
@@ -206,8 +208,8 @@ class FedDL:
         """
         if not isinstance(fed, FederatedData):
             raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
-        if ledger is not None and checkpoint is not None:
-            raise InvalidParameter("ledger", ledger, "left out with a checkpoint, which keeps its own in its folder")
+        if ledger is not None and checkpoint is not None and ledger.in_memory:
+            raise InvalidParameter("ledger", "in memory", "a file with a checkpoint, or what it released is forgotten")
         chosen = mechanism(self.mechanism)
         folder = None if checkpoint is None else Path(checkpoint)
         # The number of workers changes no result, so that a run may go on with another.
@@ -218,7 +220,7 @@ class FedDL:
             claim(folder, mark)
         if ledger is None:
             ledger = Ledger(None if folder is None else folder / "ledger.sqlite", self.budget)
-        door = Door(ledger, witness)
+        door = Door(ledger, witness, once=folder is not None)
         preparation = Preparation(self, chosen, fed, door, folder)
         setting, Y = preparation.setting, preparation.start
         exact = ExactObjective(fed, preparation.weights, setting.kernel, self.estimator) if self.exact_trace else None
@@ -227,6 +229,7 @@ class FedDL:
         trace: list[Round] = []
         snapshot = None if folder is None else Snapshot.read(folder / "snapshot.npz", mark)
         if snapshot is not None:
+            _check_accounted(ledger, chosen, snapshot.rounds)
             Y, trace = snapshot.landmarks, from_array(snapshot.trace)
             federation.failures = [Failure(*each) for each in snapshot.failures]
             steps.restore(snapshot.optimiser)
@@ -239,11 +242,12 @@ class FedDL:
                 before, Y = Y, preparation.projection(update.landmarks)
                 slope.move(step := Y - before)
                 trace.append(Round(s, float(np.linalg.norm(step)), change, exact(Y) if exact else math.nan))
+                # Before the snapshot: a round that it covers is not shown again.
+                answers = [callback(trace[-1], Y) for callback in callbacks]
                 if folder is not None:
                     failures = [astuple(each) for each in federation.failures]
                     state = Snapshot(s, Y, steps.state, as_array(trace), step, failures)
                     state.write(folder / "snapshot.npz", mark)
-                answers = [callback(trace[-1], Y) for callback in callbacks]
                 if any(answers):
                     break
         finally:
@@ -259,3 +263,9 @@ class FedDL:
             door,
             preparation.start,
         )
+
+
+def _check_accounted(ledger: Ledger, chosen: Mechanism, rounds: int) -> None:
+    """Refuse a ledger that does not know of rounds which a snapshot says were done."""
+    if missing := set(range(1, rounds + 1)) - {event.round for event in ledger.events(what=chosen.what)}:
+        raise SnapshotMismatch(f"the ledger has no {chosen.what} of round {min(missing)}, which was released")

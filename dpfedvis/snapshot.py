@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.federation.outbox import write_arrays
+from dpfedvis.federation.outbox import CheckpointDamaged, read_arrays, write_arrays
 from dpfedvis.kernels import Array
 from dpfedvis.optimisers import State
 
@@ -58,15 +58,18 @@ class Snapshot:
         """Return the snapshot of this run; None if there is none, an error if it is another run's."""
         if not path.exists():
             return None
-        with np.load(path, allow_pickle=False) as stored:
+        stored = read_arrays(path)
+        try:
             _check_mark(path, str(stored["mark"]), mark)
             prefix = "optimiser_"
-            state = {name.removeprefix(prefix): stored[name] for name in stored.files if name.startswith(prefix)}
+            state = {name.removeprefix(prefix): value for name, value in stored.items() if name.startswith(prefix)}
             failures = [
                 (str(client), int(round), str(why)) for client, round, why in json.loads(str(stored["failures"]))
             ]
             rounds, landmarks = int(stored["rounds"]), stored["landmarks"]
             return cls(rounds, landmarks, state, stored["trace"], stored["step"], failures)
+        except KeyError as error:
+            raise CheckpointDamaged(f"{path} is damaged: it has no {error}") from error
 
 
 def claim(folder: Path, mark: str) -> None:
@@ -74,8 +77,7 @@ def claim(folder: Path, mark: str) -> None:
     path = folder / "run.npz"
     if not path.exists():
         write_arrays(path, {"mark": np.array(mark)})
-    with np.load(path, allow_pickle=False) as stored:
-        _check_mark(path, str(stored["mark"]), mark)
+    _check_mark(path, str(read_arrays(path).get("mark")), mark)
 
 
 def _check_mark(path: Path, found: str, mark: str) -> None:

@@ -88,8 +88,8 @@ def map_scores(
     ks = [k for k in ks if checks.count("k", k) < 0.7 * n - 1]
     if not ks:
         raise InvalidParameter("ks", [], f"with a k that {n} records have neighbours for")
-    splits = [_accuracies(embedding, y, ks, seed + repeat) for repeat in range(repeats)]
-    clusters = [_k_means_scores(embedding, y, seed + repeat, sample) for repeat in range(repeats)]
+    splits = [class_accuracies(embedding, y, ks, seed + repeat) for repeat in range(repeats)]
+    clusters = [k_means_scores(embedding, y, seed + repeat, sample) for repeat in range(repeats)]
     chosen = np.random.default_rng(seed).permutation(n)[:sample]
     trust, continuity = _trust(X[chosen], embedding[chosen])
     return MapScores(
@@ -122,9 +122,25 @@ def neighbor_preservation(X: Array, embedding: Array, ks: Sequence[int] = KS) ->
         raise InvalidParameter("lengths of X and embedding", (len(X), len(embedding)), "equal")
     if not ks:
         raise InvalidParameter("ks", list(ks), "at least one k")
-    most = max(ks)
-    true = nearest(GramDistances(_centred(X)), most, method="exact").indices
-    found = nearest(GramDistances(_centred(embedding)), most, method="exact").indices
+    return preserved(true_neighbors(X, max(ks)), embedding, ks)
+
+
+def true_neighbors(X: Array, k: int) -> NDArray[np.int64]:
+    """Return the k nearest other records of every record, nearest first, shape (n, k)."""
+    return nearest(GramDistances(_centred(X)), k, method="exact").indices
+
+
+def preserved(true: NDArray[np.int64], embedding: Array, ks: Sequence[int] = KS) -> dict[int, float]:
+    """NPA, as `neighbor_preservation`, from neighbours that are known: one search does for all maps of the same data.
+
+    Parameters
+    ----------
+    true : array of shape (n, at least max(ks))
+        From `true_neighbors`.
+    embedding : array of shape (n, 2)
+    ks : sequence of int
+    """
+    found = true_neighbors(embedding, max(ks))
     return {k: _overlap(true[:, :k], found[:, :k]) for k in ks}
 
 
@@ -178,7 +194,8 @@ def _overlap(a: NDArray[np.int64], b: NDArray[np.int64], rows: int = 4096) -> fl
     return hits / a.size
 
 
-def _accuracies(embedding: Array, y: NDArray[Any], ks: Sequence[int], seed: int) -> dict[int, float]:
+def class_accuracies(embedding: Array, y: NDArray[Any], ks: Sequence[int], seed: int) -> dict[int, float]:
+    """CA: accuracy of a k-NN classifier in the map, one 7:3 split, for each k."""
     from sklearn.model_selection import train_test_split
     from sklearn.neighbors import KNeighborsClassifier
 
@@ -188,7 +205,8 @@ def _accuracies(embedding: Array, y: NDArray[Any], ks: Sequence[int], seed: int)
     }
 
 
-def _k_means_scores(embedding: Array, y: NDArray[Any], seed: int, sample: int) -> tuple[float, float, float]:
+def k_means_scores(embedding: Array, y: NDArray[Any], seed: int, sample: int) -> tuple[float, float, float]:
+    """NMI, ARI and silhouette of k-means in the map; the silhouette on a sample of the records."""
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
 

@@ -1,15 +1,16 @@
 """Clients, the door, and what the server sees of them."""
 
 from dpfedvis.federation.client import NOISE_SOURCES, Client, Terms
-from dpfedvis.federation.door import BadUpload, Door, Upload, Witness
+from dpfedvis.federation.door import BadUpload, Door, ReleasedTwice, Upload, Witness
 from dpfedvis.federation.federation import ClientFailed, Federation, Policy, Workers
-from dpfedvis.federation.outbox import Outbox
+from dpfedvis.federation.outbox import CheckpointDamaged, Outbox
 from dpfedvis.federation.pool import Failure, Pool
 from dpfedvis.federation.streams import Streams
 
 __all__ = [
     "NOISE_SOURCES",
     "BadUpload",
+    "CheckpointDamaged",
     "Client",
     "ClientFailed",
     "Door",
@@ -18,6 +19,7 @@ __all__ = [
     "Outbox",
     "Policy",
     "Pool",
+    "ReleasedTwice",
     "Streams",
     "Terms",
     "Upload",

@@ -28,6 +28,18 @@ class BadUpload(DpfedvisError):
         self.client, self.what, self.round, self.reason = client, what, round, reason
 
 
+class ReleasedTwice(DpfedvisError):
+    """A client was to make a release a second time; nothing passed, and nothing was spent."""
+
+    def __init__(self, client: str, what: str, round: int | None) -> None:
+        place = "" if round is None else f" of round {round}"
+        super().__init__(
+            f"{client} has released its {what}{place} already, and the bytes to send again are not kept any more; "
+            "nothing was released or spent"
+        )
+        self.client, self.what, self.round = client, what, round
+
+
 @dataclass(frozen=True)
 class Upload:
     """An array and the event that accounts for it.
@@ -61,6 +73,13 @@ class Upload:
             raise BadUpload(event.client, event.what, event.round, reason)
 
 
+_Place = tuple[str, str, int | None]
+
+
+def _place(event: Event) -> _Place:
+    return event.client, event.what, event.round
+
+
 class Witness(Protocol):
     """Sees what the server sees, such as a recorder of runs."""
 
@@ -75,11 +94,15 @@ class Door:
     ledger : Ledger
     witness : Witness, optional
         Called with everything that passes.
+    once : bool
+        Whether the ledger is that of one run, in which a client releases each quantity once a round. A second time is
+        refused then (`ReleasedTwice`), whatever the budget would say.
     """
 
-    def __init__(self, ledger: Ledger, witness: Witness | None = None) -> None:
+    def __init__(self, ledger: Ledger, witness: Witness | None = None, *, once: bool = False) -> None:
         self.ledger = ledger
-        self._witness = witness
+        self._witness, self._once = witness, once
+        self._seen, self._released = 0, set[_Place]()
 
     def account(self, uploads: Sequence[Upload]) -> None:
         """Write the events of uploads to the ledger, except for the same bytes released again (`Upload.again`).
@@ -90,8 +113,12 @@ class Door:
         if any(upload.again for upload in uploads):
             known.update(event.to_json() for event in self.ledger.events())
         new = [u.event for u in uploads if not (u.again and known[u.event.to_json()])]
+        if self._once:
+            self._refuse_twice(new)
         if new:
             self.ledger.record(*new)
+            self._released.update(map(_place, new))
+            self._seen += len(new)
 
     def release(self, uploads: Sequence[Upload], shape: tuple[int, ...]) -> list[Array]:
         """Let each client's upload through by itself.
@@ -140,6 +167,14 @@ class Door:
         if self._witness is not None:
             self._witness([upload.event for upload in uploads], total)
         return total
+
+    def _refuse_twice(self, events: Sequence[Event]) -> None:
+        if self._seen != len(self.ledger):  # not all of it is from this door
+            recorded = list(self.ledger.events())
+            self._released, self._seen = set(map(_place, recorded)), len(recorded)
+        for event in events:
+            if _place(event) in self._released:
+                raise ReleasedTwice(event.client, event.what, event.round)
 
     def _admit(self, uploads: Sequence[Upload], shape: tuple[int, ...]) -> None:
         for upload in uploads:

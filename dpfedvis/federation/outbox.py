@@ -11,11 +11,20 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
+from accounting.errors import AccountingError
 from accounting.events import from_dict
+from dpfedvis.errors import DpfedvisError
 from dpfedvis.federation.door import Upload
+
+
+class CheckpointDamaged(DpfedvisError):
+    """A file of an interrupted run that cannot be read. Making it anew could spend twice, so that nobody does."""
 
 
 class Outbox:
@@ -45,9 +54,12 @@ class Outbox:
         path = self._path(what, round)
         if not path.exists():
             return None
-        with np.load(path, allow_pickle=False) as stored:
-            events = json.loads(str(stored["events"]))
-            return [Upload(stored[f"values_{i}"], from_dict(event)) for i, event in enumerate(events)]
+        stored = read_arrays(path)
+        try:
+            events = [from_dict(event) for event in json.loads(str(stored["events"]))]
+            return [Upload(stored[f"values_{i}"], event) for i, event in enumerate(events)]
+        except (KeyError, TypeError, ValueError, AccountingError) as error:
+            raise CheckpointDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
     def _path(self, what: str, round: int) -> Path:
         return self._folder / f"{_slug(what)}-{round:06d}.npz"
@@ -61,6 +73,15 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read all of an NPZ file; `CheckpointDamaged` if it is not whole."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return dict(stored)
+    except (OSError, EOFError, BadZipFile, ValueError) as error:
+        raise CheckpointDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
 
 def _slug(what: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,10 +17,17 @@ examples:
   dpfedvis run --data digits --clients 10 --partition dirichlet:0.5 --map tsne --epsilon 2 --out runs/first
   dpfedvis run --data digits --clients 3 --epsilon 4 --density --classes 0,1,2,3,4,5,6,7,8,9 --out runs/density
   dpfedvis run --config runs/first/config.toml --seed 1 --out runs/second
+  dpfedvis run --out runs/first --resume    # after Ctrl-C or a crash
 
 The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
 statement.md and .json, uploads/ (what passed the door) and provenance.json; with --density also density.npz and
 billboard.png. No record gets into it.
+
+A run that was interrupted after its first release goes on with --resume. It keeps its settings, which need not be given
+again, and needs the same data; what was released is sent again, the same bytes, and nothing is spent twice. Until it is
+finished, what the clients keep at home for that lies in FOLDER.unfinished, which is not for publishing: uploads before
+anyone has seen them, and records as input perturbation left them. It is deleted at the end. A run that is finished
+does not go on: exit code 2. Ctrl-C: exit code 130, and the command to go on with.
 """
 
 
@@ -33,6 +42,8 @@ def add_parser(subparsers: Any) -> None:
         argument_default=argparse.SUPPRESS,  # a flag that is not given must not override the file
     )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where to leave the run; new or empty")
+    parser.add_argument("--resume", action="store_true", default=False, help="go on with the unfinished run in --out; "
+                        "settings that are given must be its own")  # fmt: skip
     parser.add_argument("--config", metavar="FILE.toml", help="settings by name; flags win over them")
     parser.add_argument("--views", metavar="FOLDER", help="draw each client's private view of a billboard there; not "
                         "in the run's folder, for views show records")  # fmt: skip
@@ -99,27 +110,32 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from dpfedvis.callbacks import ProgressBar
+    from pathlib import Path
+
+    from dpfedvis.callbacks import ProgressBar, StageBars
     from dpfedvis.mechanisms import mechanism
     from dpfedvis.runs import execute
+    from dpfedvis.unfinished import stored_settings
 
-    given = config_of(arguments)
+    given = config_of(arguments, stored_settings(Path(arguments.out)) if arguments.resume else {})
     bar = ProgressBar(mechanism(given.chosen_mechanism).uploads(given.rounds))
-    done = execute(given, arguments.out, (bar,), views=getattr(arguments, "views", None))
+    views = getattr(arguments, "views", None)
+    done = execute(given, arguments.out, (bar,), views=views, progress=StageBars(), resume=arguments.resume)
+    for warning in done.warnings:
+        print(f"dpfedvis: warning: {warning}", file=sys.stderr)
     summary = {**done.summary(), "chosen": chosen(given, done.config)}
     print(json.dumps(summary, indent=2) if arguments.json else _page(done, summary))
     return 0
 
 
-def config_of(arguments: argparse.Namespace) -> RunConfig:
-    """Return the settings of the file, if any, with those of the flags over them."""
+def config_of(arguments: argparse.Namespace, stored: Mapping[str, Any]) -> RunConfig:
+    """Return the settings of the flags, over those of the file, if any, over those of the run to go on with."""
     from dpfedvis.config import RunConfig, read_toml
 
-    values = {
-        key: value for key, value in vars(arguments).items() if key not in ("out", "views", "config", "json", "run")
-    }
+    others = ("out", "views", "config", "json", "run", "resume")
+    values = {key: value for key, value in vars(arguments).items() if key not in others}
     file = getattr(arguments, "config", None)
-    return RunConfig.from_mapping({**({} if file is None else read_toml(file)), **values})
+    return RunConfig.from_mapping({**stored, **({} if file is None else read_toml(file)), **values})
 
 
 def chosen(given: RunConfig, settled: RunConfig) -> dict[str, Any]:

@@ -220,6 +220,8 @@ class FedUMAP(FederatedMap):
             # Told that a graph without an index cannot place new records (`transform` does that without umap), and that
             # a part of umap which is not used here lacks TensorFlow.
             warnings.filterwarnings("ignore", module="umap")
+            # Parts that nothing connects are laid out apart, as they should be.
+            warnings.filterwarnings("ignore", message="Graph is not fully connected")
             from umap import UMAP
 
             layout = UMAP(**settings, precomputed_knn=(indices, distances)).fit_transform(estimate.left)

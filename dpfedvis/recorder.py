@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from accounting import Event, Ledger
-from accounting.events import from_dict
+from accounting.events import from_dict, from_json
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.feddl import FedDLResult
 from dpfedvis.federation.outbox import write_arrays
@@ -48,19 +48,24 @@ class Recorder:
     rounds : int, optional
         Keep uploads and landmarks of the first so many rounds only. A server may forget what it likes, and 500 rounds
         of 500 landmarks of MNIST at 10 clients are 8 GB.
-    resume : bool
-        Go on with what an interrupted run has left, without a half-written tail.
+    resume : Ledger, optional
+        Go on with what an interrupted run has left, without a half-written tail. The run's ledger must agree with it.
     """
 
-    def __init__(self, folder: str | Path, *, rounds: int | None = None, resume: bool = False) -> None:
+    def __init__(self, folder: str | Path, *, rounds: int | None = None, resume: Ledger | None = None) -> None:
         self._folder, self._rounds = Path(folder), rounds
         uploads = self._folder / UPLOADS
         try:
-            uploads.mkdir(parents=True, exist_ok=resume)
+            uploads.mkdir(parents=True, exist_ok=resume is not None)
         except FileExistsError:
             raise RecordingError(f"{self._folder} holds the uploads of another run; choose another folder") from None
         # What is recorded, by what it is, with its checksum.
-        self._recorded = {_key(entry): int(entry["crc32"]) for entry in recover(uploads)}
+        self._recorded: dict[str, int] = {}
+        if resume is not None:
+            entries, size = _whole_entries(uploads)
+            self._check_accounted(entries, resume)
+            _cut(uploads, entries, size)
+            self._recorded = {_key(entry): entry["crc32"] for entry in entries}
         self._values = (uploads / VALUES).open("ab")
         self._index = (uploads / INDEX).open("a", encoding="utf-8")
 
@@ -83,18 +88,6 @@ class Recorder:
             if self._recorded.get(_key(entry)) != zlib.crc32(_block(Y).data):
                 self._append(Y, entry)
             self._sync()
-
-    def check_accounted(self, ledger: Ledger) -> None:
-        """Refuse a ledger that does not know of an upload which is recorded here."""
-        known = {event.to_json() for event in ledger.events()}
-        for key in self._recorded:
-            for each in json.loads(key).get("events", ()):
-                event = from_dict(each)
-                if event.to_json() not in known:
-                    raise RecordingError(
-                        f"{self._folder / LEDGER} does not know of the {event.what} of {event.client}, which was "
-                        "released; without its whole ledger a run cannot go on"
-                    )
 
     def finish(
         self,
@@ -143,6 +136,26 @@ class Recorder:
             file.flush()
             os.fsync(file.fileno())
 
+    def _check_accounted(self, entries: Sequence[Mapping[str, Any]], ledger: Ledger) -> None:
+        """Refuse to go on unless recording and ledger agree on what was released and will not be sent again."""
+        known = list(ledger.events())
+        recorded = {from_dict(each).to_json() for entry in entries for each in entry.get("events", ())}
+        if unknown := recorded - {event.to_json() for event in known}:
+            event = from_json(min(unknown))
+            raise RecordingError(
+                f"{self._folder / LEDGER} does not know of the {event.what} of {event.client}, which was released; "
+                "without its whole ledger a run cannot go on"
+            )
+        # Of each quantity only the uploads of the last round are kept to be sent again.
+        last = {event.what: event.round or 0 for event in sorted(known, key=lambda event: event.round or 0)}
+        for event in known:
+            done = event.round is not None and event.round < last[event.what] and self._keeps(event.round)
+            if done and event.to_json() not in recorded:
+                raise RecordingError(
+                    f"{self._folder / UPLOADS} is damaged: it has lost the {event.what} of {event.client} in round "
+                    f"{event.round}"
+                )
+
     def _keeps(self, round: int | None) -> bool:
         return self._rounds is None or round is None or round <= self._rounds
 
@@ -159,8 +172,8 @@ class Recorder:
         self._recorded[_key(entry)] = checksum
 
 
-def recover(folder: Path) -> list[dict[str, Any]]:
-    """Return the whole entries of an ``uploads/`` folder; cut off what an interruption left half-written after them.
+def _whole_entries(folder: Path) -> tuple[list[dict[str, Any]], int]:
+    """Return the whole entries of an ``uploads/`` folder, and how many bytes of the index they take.
 
     Raises
     ------
@@ -169,23 +182,22 @@ def recover(folder: Path) -> list[dict[str, Any]]:
     """
     index, values = folder / INDEX, folder / VALUES
     if not (index.exists() and values.exists()):
-        return []
+        return [], 0
     lines = index.read_bytes().splitlines(keepends=True)
     with values.open("rb") as file:
         found = [_whole(line, file) for line in lines]
-    good = next((number for number, entry in enumerate(found) if entry is None), len(found))
-    if any(entry is not None for entry in found[good:]):
-        raise RecordingError(f"line {good + 1} of {index}, or what it tells of, is damaged")
-    entries = [entry for entry in found[:good] if entry is not None]
-    end = 0
-    if entries:
-        end = entries[-1]["offset"] + _nbytes(entries[-1])
-        end += -end % _ALIGNMENT
-    for path, size in ((values, end), (index, sum(map(len, lines[:good])))):
-        with path.open("r+b") as file:
-            file.truncate(size)
-            os.fsync(file.fileno())
-    return entries
+    entries = [entry for entry in found if entry is not None]
+    if found[: len(entries)] != entries:
+        raise RecordingError(f"line {found.index(None) + 1} of {index}, or what it tells of, is damaged")
+    return entries, sum(map(len, lines[: len(entries)]))
+
+
+def _cut(folder: Path, entries: Sequence[Mapping[str, Any]], size: int) -> None:
+    """Cut off what an interruption left half-written after the whole entries."""
+    end = entries[-1]["offset"] + _nbytes(entries[-1]) if entries else 0
+    for name, length in ((VALUES, end + -end % _ALIGNMENT), (INDEX, size)):
+        with (folder / name).open("ab") as file:
+            file.truncate(length)
 
 
 def _whole(line: bytes, values: BinaryIO) -> dict[str, Any] | None:

@@ -198,6 +198,8 @@ def _carry_out(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callba
         statement = _fit(order, unfinished, callbacks, progress)
         if views is not None and isinstance(order.estimator, FederatedMap):
             write_views(views, order.estimator, order.fed, config)
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        write_provenance(folder, {**order.facts, "finished": finished})
     except BaseException as error:
         left = order.resumed or spent(folder / LEDGER)
         if not left:
@@ -212,8 +214,6 @@ def _carry_out(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callba
                 else "nothing was released, and nothing is left of the run"
             ) from None
         raise
-    finished = datetime.now(UTC).isoformat(timespec="seconds")
-    write_provenance(folder, {**order.facts, "finished": finished})
     unfinished.remove()
     return Run(folder, config, statement, time.perf_counter() - clock, order.warnings)
 
@@ -221,7 +221,7 @@ def _carry_out(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callba
 def _fit(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callback], progress: Progress | None) -> Statement:
     folder, config, estimator = unfinished.run, order.config, order.estimator
     with Ledger(folder / LEDGER, config.budget) as ledger:
-        recorder = Recorder(folder, rounds=config.recorded_rounds, resume=order.resumed)
+        recorder = Recorder(folder, rounds=config.recorded_rounds, resume=ledger if order.resumed else None)
         estimator.watch(
             witness=recorder,
             callbacks=(recorder.landmarks, *callbacks),
@@ -230,7 +230,6 @@ def _fit(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callback], p
             progress=progress,
         )
         try:
-            recorder.check_accounted(ledger)
             estimator.fit(order.fed)
         finally:
             recorder.close()

@@ -83,7 +83,10 @@ def claim(folder: Path, mark: str) -> None:
     path = folder / "run.npz"
     if not path.exists():
         write_arrays(path, {"mark": np.array(mark)})
-    _check_mark(path, str(read_arrays(path).get("mark")), mark)
+    stored = read_arrays(path)
+    if "mark" not in stored:
+        raise CheckpointDamaged(f"{path} is damaged: it has no mark")
+    _check_mark(path, str(stored["mark"]), mark)
 
 
 def ledger_beside(folder: Path | None, ledger: Ledger | None, budget: Budget | None) -> Ledger:

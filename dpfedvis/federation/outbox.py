@@ -88,9 +88,9 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read all of an NPZ file; `CheckpointDamaged` if it is not whole."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return dict(stored)
-    except (OSError, EOFError, BadZipFile, ValueError) as error:
+    except (OSError, EOFError, BadZipFile, TypeError, ValueError) as error:
         raise CheckpointDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
 

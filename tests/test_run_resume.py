@@ -25,6 +25,7 @@ from dpfedvis.config import RunConfig
 from dpfedvis.federation import Outbox
 from dpfedvis.recorder import Recorder, RecordingError
 from dpfedvis.recording import Recording
+from dpfedvis.rows import DistanceRows
 from dpfedvis.unfinished import Unfinished
 
 SMALL = ["--data", "digits", "--records", "60", "--clients", "3", "--landmarks", "8", "--rounds", "3"]
@@ -270,6 +271,19 @@ def test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not(
         assert bool(missing) == (kind == "input")
     for key in before.keys() & after.keys():
         assert after[key] == before[key], "the same release with other noise"
+
+
+def test_records_are_perturbed_once(nursery: Nursery, tmp_path: Path) -> None:
+    """What is released after an interruption is computed from the records that were perturbed before it."""
+    folder = tmp_path / "run"
+    assert nursery.run(*SMALL, *KINDS["input"], "--out", str(folder), at=15) == (-signal.SIGKILL, "")
+    home = Outbox(Unfinished(folder).checkpoint / "landmarks" / "outbox").find("home", 0)
+    assert home is not None
+    assert nursery.run("--out", str(folder), "--resume") == (0, "")
+    recording = Recording.read(folder)
+    for upload, rows in zip(home, recording.rows, strict=True):
+        assert (upload.event.client,) == rows.clients
+        np.testing.assert_allclose(rows.values, DistanceRows().of(upload.values, recording.landmarks), rtol=1e-9)
 
 
 # What is refused, with nothing lost

@@ -25,6 +25,11 @@ class ProgressBar:
             self._bar = _bar(self.rounds, "round", initial=done.number - 1)
         self._bar.update(done.number - self._bar.n)
         if done.number == self.rounds:
+            self.close()
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        if self._bar is not None:
             self._bar.close()
 
 
@@ -38,11 +43,15 @@ class StageBars:
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Move the bar of a stage: so many parts of it are done, of so many in all."""
         if stage != self._stage:
-            if self._bar is not None:
-                self._bar.close()
+            self.close()
             self._stage, self._bar = stage, _bar(total, "part", desc=stage)
         self._bar.update(done - self._bar.n)
         if done >= total:
+            self.close()
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        if self._bar is not None:
             self._bar.close()
 
 

@@ -110,7 +110,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
             claim(self._checkpoint, digest(type(self).__name__, settings, fed.n_clients, fed.n_features))
 
     def _tick(self, stage: str, done: int, total: int) -> None:
-        """Tell that one more part of a stage is done."""
+        """Tell that so many parts of a stage are done; 0 when it begins."""
         if self._progress is not None:
             self._progress(stage, done, total)
 
@@ -192,7 +192,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         """Let every client's rows through the door; if an outbox has them already, those."""
 
         def make() -> list[Upload]:
-            uploads = []
+            uploads: list[Upload] = []
+            self._tick("rows", 0, len(clients))
             for client in clients:
                 uploads.append(self._row_upload(rows, client))
                 self._tick("rows", len(uploads), len(clients))

@@ -163,7 +163,8 @@ class FederatedMap(FederatedEstimator):
             },
         )
         self.board_ = Billboard(learned.subspace, **frame, seed=self.random_state)
-        placed = []
+        placed: list[Array] = []
+        self._tick("placement at home", 0, fed.n_clients)
         for client in fed.clients:
             placed.append(place(self.board_, client.X))
             self._tick("placement at home", len(placed), fed.n_clients)

@@ -140,6 +140,7 @@ class FedTSNE(FederatedMap):
         every, calls = 50, count(1)  # iterations, openTSNE's own
         total = settings.get("early_exaggeration_iter", 250) // every + settings.get("n_iter", 500) // every
         settings = {**settings, "callbacks_every_iters": every}
+        self._tick("layout", 0, total)
         return {**settings, "callbacks": lambda *_: self._tick("layout", next(calls), total)}
 
     def _lay_out_anchors(self, anchors: Array) -> Array:

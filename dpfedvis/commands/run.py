@@ -17,17 +17,16 @@ examples:
   dpfedvis run --data digits --clients 10 --partition dirichlet:0.5 --map tsne --epsilon 2 --out runs/first
   dpfedvis run --data digits --clients 3 --epsilon 4 --density --classes 0,1,2,3,4,5,6,7,8,9 --out runs/density
   dpfedvis run --config runs/first/config.toml --seed 1 --out runs/second
-  dpfedvis run --out runs/first --resume    # after Ctrl-C or a crash
 
 The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
 statement.md and .json, uploads/ (what passed the door) and provenance.json; with --density also density.npz and
 billboard.png. No record gets into it.
 
-A run that was interrupted after its first release goes on with --resume. It keeps its settings, which need not be given
-again, and needs the same data; what was released is sent again, the same bytes, and nothing is spent twice. Until it is
-finished, what the clients keep at home for that lies in FOLDER.unfinished, which is not for publishing: uploads before
-anyone has seen them, and records as input perturbation left them. It is deleted at the end. A run that is finished
-does not go on: exit code 2. Ctrl-C: exit code 130, and the command to go on with.
+A run that was interrupted after its first release, by Ctrl-C (exit code 130) or a crash, goes on with
+"dpfedvis run --out FOLDER --resume". It keeps its settings, which need not be given again, and needs the same data.
+What was released is sent again, the same bytes, and nothing is spent twice. Until the run is finished,
+FOLDER.unfinished holds what its clients keep at home for that: uploads that nobody has seen yet, and records as input
+perturbation left them. It is not for publishing, and is deleted at the end. A finished run does not go on (exit code 2).
 """
 
 
@@ -118,9 +117,13 @@ def run(arguments: argparse.Namespace) -> int:
     from dpfedvis.unfinished import stored_settings
 
     given = config_of(arguments, stored_settings(Path(arguments.out)) if arguments.resume else {})
-    bar = ProgressBar(mechanism(given.chosen_mechanism).uploads(given.rounds))
+    bar, stages = ProgressBar(mechanism(given.chosen_mechanism).uploads(given.rounds)), StageBars()
     views = getattr(arguments, "views", None)
-    done = execute(given, arguments.out, (bar,), views=views, progress=StageBars(), resume=arguments.resume)
+    try:
+        done = execute(given, arguments.out, (bar,), views=views, progress=stages, resume=arguments.resume)
+    finally:
+        bar.close()
+        stages.close()
     for warning in done.warnings:
         print(f"dpfedvis: warning: {warning}", file=sys.stderr)
     summary = {**done.summary(), "chosen": chosen(given, done.config)}

@@ -26,7 +26,7 @@ A run that was interrupted after its first release, by Ctrl-C (exit code 130) or
 "dpfedvis run --out FOLDER --resume". It keeps its settings, which need not be given again, and needs the same data.
 What was released is sent again, the same bytes, and nothing is spent twice. Until the run is finished,
 FOLDER.unfinished holds what its clients keep at home for that: uploads that nobody has seen yet, and records as input
-perturbation left them. It is not for publishing, and is deleted at the end. A finished run does not go on (exit code 2).
+perturbation left them. It is not for publishing, and is deleted at the end. A finished run does not go on (exit 2).
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 from itertools import count
@@ -53,7 +54,7 @@ class FedTSNE(FederatedMap):
     neighbors : {"auto", "exact", "approximate"}
         How neighbours are searched.
     n_jobs : int
-        Threads of openTSNE.
+        Threads of openTSNE; with ``release="none"``, clients that place their records at the same time.
     feddl : mapping, optional
         Further settings of `dpfedvis.feddl.FedDL`, such as ``bandwidth`` and ``bounds``.
     billboard : mapping, optional
@@ -123,7 +124,7 @@ class FedTSNE(FederatedMap):
         settings = {"n_jobs": self.n_jobs, "random_state": self.random_state, **(self.tsne or {})}
         start = settings.pop("initialization", None)
         if start is None and isinstance(estimate, GramDistances) and estimate.left.shape[1] > 1:
-            start = initialization.pca(estimate.left, random_state=self.random_state)
+            start = _pca_start(estimate.left, self.random_state)
         elif start is None:
             # Without two coordinates there is no PCA to start from.
             start = initialization.spectral(affinities.P, random_state=self.random_state, tol=1e-2)
@@ -143,11 +144,15 @@ class FedTSNE(FederatedMap):
         self._tick("layout", 0, total)
         return {**settings, "callbacks": lambda *_: self._tick("layout", next(calls), total)}
 
+    @property
+    def _threads(self) -> int:
+        return self.n_jobs if self.n_jobs > 0 else os.cpu_count() or 1
+
     def _lay_out_anchors(self, anchors: Array) -> Array:
-        from openTSNE import TSNE, initialization
+        from openTSNE import TSNE
 
         perplexity = min(checks.positive("perplexity", self.perplexity), (len(anchors) - 1) / 3)
-        start = initialization.pca(anchors, random_state=self.random_state)
+        start = _pca_start(anchors, self.random_state)
         common = {"initialization": start, "n_jobs": 1, "random_state": self.random_state, "neighbors": "exact"}
         layout = TSNE(**{**common, "perplexity": perplexity, **(self.tsne or {})}).fit(anchors)
         return np.array(layout, dtype=np.float64)
@@ -156,6 +161,17 @@ class FedTSNE(FederatedMap):
         # Perplexity 5 and openTSNE's own schedule: its advice for new points among fixed ones.
         perplexity = min(5.0, self.perplexity, len(self.embedding_) / 3)
         return np.array(self._layout.transform(queries, perplexity=perplexity), dtype=np.float64)
+
+
+def _pca_start(points: Array, seed: int) -> Array:
+    """Return the first two principal components, shape (n, 2); a random start where all points are one."""
+    from openTSNE import initialization
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        start: Array = initialization.pca(points, random_state=seed)
+    if not np.isfinite(start).all():
+        start = initialization.random(len(points), random_state=seed)
+    return start
 
 
 class FedUMAP(FederatedMap):

@@ -23,7 +23,7 @@ from dpfedvis.kernels import Array, Kernel
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.plan import RunPlan, plan_run
 from dpfedvis.projections import Box, Everywhere, Projection
-from dpfedvis.releases import Releases
+from dpfedvis.releases import Releases, single
 from dpfedvis.scale import (
     ExactMean,
     MedianDistance,
@@ -132,9 +132,9 @@ class Preparation:
         """Public facts of the run. Finding the kernel may release a histogram, moments or medians."""
         config = self._config
         setting = replace(self._facts, kernel=self._kernel())
-        if config.step_size is None or config.optimiser == "adam":
-            return replace(setting, step_size=1 / setting.smoothness)
-        return replace(setting, step_size=config.step_size)
+        own = config.step_size if config.optimiser != "adam" else None
+        setting = replace(setting, step_size=1 / setting.smoothness if own is None else own)
+        return replace(setting, noise=math.sqrt(self.releases.variance(self._mechanism, setting)))
 
     @property
     def server_step(self) -> float:
@@ -230,11 +230,11 @@ class Preparation:
             return public_kernel(self._fed.n_features, self._bounds)
         if bandwidth == "histogram":
             release = self._histogram_release
-            noise = math.sqrt(self.releases.variance(release, self._facts))
+            noise = math.sqrt(self.releases.variance(release, single(self._facts)))
             return kernel_of_distance(release.squared_distance(self._histogram, noise, self._fed.n_features))
         if bandwidth == "moments":
             moments = self._moments_release
-            variance = self.releases.variance(moments, self._facts)
+            variance = self.releases.variance(moments, single(self._facts))
             return kernel_of_distance(moments.mean_squared_distance(self._moments, variance))
         if bandwidth == "median":
             return kernel_of_distance(float(self._once(MedianDistance())[0]))
@@ -244,7 +244,7 @@ class Preparation:
     def _moments_release(self) -> Moments:
         tau_x = self._config.tau_x
         if tau_x is None:
-            noise = math.sqrt(self.releases.variance(self._histogram_release, self._facts))
+            noise = math.sqrt(self.releases.variance(self._histogram_release, single(self._facts)))
             tau_x = self._histogram_release.norm_bound(self._histogram, noise, self._fed.n_features)
         return Moments(trust=self._mechanism.trust, tau_x=tau_x)
 

@@ -81,8 +81,11 @@ class Releases:
             federation.close()
 
     def variance(self, mechanism: Mechanism, setting: Setting) -> float:
-        """Variance of the noise in each averaged value of a single release."""
-        sigmas = [term.event.sigma for term in self.terms(mechanism, single(setting)) if term.event is not None]
+        """Variance of the noise in each value of the average of one upload; 0 where uploads carry none of their own."""
+        terms = self.terms(mechanism, setting) if mechanism.protection == "upload" else []
+        sigmas = [term.event.sigma for term in terms if term.event is not None]
+        if not sigmas:
+            return 0.0
         if mechanism.trust != "local":
             return sigmas[0] ** 2
         return math.fsum((weight * sigma) ** 2 for weight, sigma in zip(self.weights, sigmas, strict=True))

@@ -27,6 +27,8 @@ class Setting:
     adjacency : {"replace-one", "add-remove"}
     sampling_rate : float, optional
         Poisson sampling rate q of the records in each round.
+    noise : float
+        Standard deviation of the noise in each value of the average that the server gets; it follows from the plan.
     public_seed : int
         For randomness that everybody may know, such as the frequencies of random features.
     """
@@ -40,6 +42,7 @@ class Setting:
     estimator: Estimator = "unbiased"
     adjacency: Adjacency = "replace-one"
     sampling_rate: float | None = None
+    noise: float = 0.0
     public_seed: int = 0
 
     @property

@@ -7,7 +7,7 @@ density. What a client does with the published map at home costs nothing.
 from dpfedvis.billboard.board import Billboard
 from dpfedvis.billboard.density import Density, Grid
 from dpfedvis.billboard.learn import Learned, Learner, Shares, landmarks_for
-from dpfedvis.billboard.placement import Anchored, ByTransform, ByWeights, Placement, placement
+from dpfedvis.billboard.placement import Anchored, ByTransform, ByWeights, Diffused, Placement, placement
 from dpfedvis.billboard.recipe import Recipe
 from dpfedvis.billboard.subspace import Subspace
 
@@ -17,6 +17,7 @@ __all__ = [
     "ByTransform",
     "ByWeights",
     "Density",
+    "Diffused",
     "Grid",
     "Learned",
     "Learner",

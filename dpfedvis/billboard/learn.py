@@ -27,9 +27,8 @@ from dpfedvis.scale import Moments, ScaleHistogram
 from dpfedvis.setting import Setting
 from dpfedvis.snapshot import claim, fingerprint, ledger_beside, made_once
 
-LEAST_LANDMARKS, MOST_LANDMARKS = 20, 500
-# Noise in a landmark, as a part of the radius that its records are clipped to, that still leaves it where it belongs.
-TOLERATED = 0.35
+LEAST_LANDMARKS, MOST_LANDMARKS = 20, 1000
+STANDS_OUT = 2.5  # times the noise: the share of records that a landmark is to have
 SPREAD = 0.5  # of the standard deviation around a landmark
 TYPICAL_RECORDS = 1000  # of a client whose own number is private
 
@@ -52,7 +51,7 @@ class Shares:
 
     scale: float = 0.02
     moments: float = 0.03
-    subspace: float = 0.25
+    subspace: float = 0.2
     density: float = 0.1
 
     def __post_init__(self) -> None:
@@ -103,7 +102,7 @@ class Learner:
     mechanism: Mechanism
     landmarks: int | None = None
     rounds: int = 50
-    components: int = 12
+    components: int = 16
     factors: tuple[float, ...] = (1.0,)
     shares: Shares = field(default_factory=Shares)
     density: bool = False
@@ -158,7 +157,7 @@ class Learner:
         )
         found, failures = self._subspace(releases)
         subspace = Subspace(**made_once(folder and folder / "subspace.npz", lambda: dict(vars(found))))
-        landmarks = self.landmarks or landmarks_for(self._landmark_noise(releases, plan), len(subspace.variances))
+        landmarks = self.landmarks or landmarks_for(self._landmark_noise(releases, plan))
         generator = Streams(self.seed).generator("billboard start")
         start = generator.standard_normal((landmarks, len(subspace.variances))) * np.sqrt(subspace.variances)
         typical = 2 * float(subspace.variances.sum())
@@ -325,18 +324,16 @@ def spread_out(landmarks: Array, subspace: Subspace, count: int, generator: np.r
     return points.astype(np.float32)
 
 
-def landmarks_for(noise: float, dimension: int) -> int:
+def landmarks_for(noise: float) -> int:
     """Choose the number of landmarks from public quantities.
 
-    A landmark's mean is taken over a share 1/k of the records, so that it carries noise of norm k·noise·√d in units of
-    the radius that offsets are clipped to. The largest k is taken for which that is at most `TOLERATED`.
+    Of k landmarks each has a share 1/k of the records. The largest k is taken for which that share is at least
+    `STANDS_OUT` times the noise in it.
 
     Parameters
     ----------
     noise : float
         Standard deviation of the noise in a mean over all records of vectors of norm at most 1.
-    dimension : int
-        d.
     """
-    fitting = TOLERATED / (noise * math.sqrt(dimension)) if noise > 0 else math.inf
+    fitting = 1 / (STANDS_OUT * noise) if noise > 0 else math.inf
     return int(min(max(fitting, LEAST_LANDMARKS), MOST_LANDMARKS))

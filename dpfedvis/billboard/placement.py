@@ -1,14 +1,15 @@
 """How a client places its own records in the published map, at home. Nothing here leaves the client.
 
-Three ways: among its nearest anchors by weight; by openTSNE's `transform`; or by *anchored refinement*, where the
-client lays out all its records together, with their own neighbours pulling, while the anchors stay pinned. The last
-takes local structure from the client's own data and only the frame from the anchors.
+Four ways: among its nearest anchors by weight; by openTSNE's `transform`; by *diffusion*, where records that are alike
+settle together; or by *anchored refinement*, where the client then lays out all its records, with their own neighbours
+pulling, while the anchors stay pinned. The last two take local structure from the client's own data and only the frame
+from the anchors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -16,9 +17,13 @@ from scipy.sparse import block_array, csr_array
 
 from accounting import checks
 from dpfedvis.billboard.board import Billboard
+from dpfedvis.billboard.diffusion import diffuse, settle, strongest
 from dpfedvis.distances import GramDistances
 from dpfedvis.kernels import Array
 from dpfedvis.neighbors import Neighbors, nearest, nearest_to
+
+LEAST_TOGETHER = 5  # fewer records are each placed by itself
+SETTLING = 8  # steps of the mean shift
 
 
 class Placement(Protocol):
@@ -70,11 +75,58 @@ class ByTransform:
 
 
 @dataclass(frozen=True)
+class Diffused:
+    """Where the anchors of a record, and of those like it among the client's own, are densest on the map.
+
+    Parameters
+    ----------
+    neighbors : int
+        Own records that are alike, found among whole records.
+    perplexity : float
+        Of their weights.
+    keep : float
+        How far weights travel; see `dpfedvis.billboard.diffusion.diffuse`.
+    steps : int
+    window : float
+        Width of the window in which a place is densest, as a part of the map's side.
+    """
+
+    neighbors: int = 15
+    perplexity: float = 5.0
+    keep: float = 0.95
+    steps: int = 40
+    window: float = 0.05
+
+    def __post_init__(self) -> None:
+        checks.count("neighbors", self.neighbors)
+        checks.positive("perplexity", self.perplexity)
+        checks.probability("keep", self.keep)
+        checks.at_least("steps", self.steps, 0)
+        checks.positive("window", self.window)
+
+    def __call__(self, board: Billboard, records: Array) -> Array:
+        """Place all records of one client; a few alone have nothing to tell each other."""
+        if len(records) < LEAST_TOGETHER:
+            return ByWeights()(board, records)
+        return self.places(board, self.weights(board, records))
+
+    def weights(self, board: Billboard, records: Array) -> Array:
+        """Weights of all anchors for each record, shape (n, k); rows sum to 1."""
+        among = _own(records, self.neighbors, self.perplexity)
+        return diffuse(_anchors(board, records, 15, 5.0), among, self.keep, self.steps)
+
+    def places(self, board: Billboard, weights: Array) -> Array:
+        """Places of records with these weights, shape (n, 2)."""
+        side = float(np.ptp(board.places, axis=0).max())
+        return settle(weights, board.places, self.window * side, SETTLING)
+
+
+@dataclass(frozen=True)
 class Anchored:
     """Anchored refinement: a t-SNE of the client's own records around pinned anchors.
 
     Each record is pulled by its neighbours among the client's own records, found among whole records, and by the
-    anchors that are nearest to it in the subspace. The layout starts where `ByWeights` puts the records.
+    anchors that `Diffused` gives most weight. The layout starts where `Diffused` puts the records.
 
     Parameters
     ----------
@@ -85,13 +137,15 @@ class Anchored:
     exaggerated, plain : int
         Iterations with affinities times `exaggeration`, and as they are.
     exaggeration : float
+    diffused : Diffused
     """
 
-    pull: float = 0.2
+    pull: float = 0.4
     perplexity: float = 15.0
     exaggerated: int = 100
     exaggeration: float = 12.0
     plain: int = 200
+    diffused: Diffused = field(default_factory=Diffused)
 
     def __post_init__(self) -> None:
         checks.probability("pull", self.pull)
@@ -102,15 +156,14 @@ class Anchored:
 
     def __call__(self, board: Billboard, records: Array) -> Array:
         """Place all records of one client together; a few alone have no structure of their own to add."""
-        start = ByWeights()(board, records)
-        if len(records) < 5:
-            return start
+        if len(records) < LEAST_TOGETHER:
+            return ByWeights()(board, records)
         from openTSNE import TSNEEmbedding
 
-        pinned = len(board.places)
+        pinned, weights = len(board.places), self.diffused.weights(board, records)
         layout = TSNEEmbedding(
-            np.concatenate([board.places, start]),
-            _Affinities(self._affinities(board, records)),
+            np.concatenate([board.places, self.diffused.places(board, weights)]),
+            _Affinities(self._affinities(strongest(weights, 15), records)),
             # Interpolation pays for large n only: its grid grows with the map, however few the points.
             negative_gradient_method=_pinned(board.places, "bh" if len(records) < 10_000 else "fft"),
             n_jobs=1,
@@ -120,16 +173,11 @@ class Anchored:
         layout.optimize(self.plain, exaggeration=1, momentum=0.8, inplace=True)
         return np.array(layout[pinned:], dtype=np.float64)
 
-    def _affinities(self, board: Billboard, records: Array) -> csr_array:
+    def _affinities(self, to_anchors: csr_array, records: Array) -> csr_array:
         """Joint affinities of anchors and own records, sparse, summing to 1; anchors have none among themselves."""
-        n = len(records)
-        k = min(n - 1, max(int(3 * self.perplexity), 1))
-        own = nearest(GramDistances(records.astype(np.float32, copy=False)), k, method="exact")
-        among = _weights(own, n, min(self.perplexity, k / 3))
-        to_anchors = _anchors(board, records, 15, 5.0) * (self.pull / 2)
-        joint = block_array(
-            [[None, to_anchors.T], [to_anchors, (among + among.T) * ((1 - self.pull) / 2)]], format="csr"
-        )
+        among = _own(records, max(int(3 * self.perplexity), 1), self.perplexity)
+        pulled = to_anchors * (self.pull / 2)
+        joint = block_array([[None, pulled.T], [pulled, (among + among.T) * ((1 - self.pull) / 2)]], format="csr")
         joint.sort_indices()
         return csr_array(joint / joint.sum())
 
@@ -138,7 +186,12 @@ def placement(choice: Placement | str, anchored: Placement) -> Placement:
     """Return a placement: itself, or the one of this short name."""
     if not isinstance(choice, str):
         return choice
-    known: dict[str, Placement] = {"anchored": anchored, "weights": ByWeights(), "transform": ByTransform()}
+    known: dict[str, Placement] = {
+        "anchored": anchored,
+        "diffused": Diffused(),
+        "weights": ByWeights(),
+        "transform": ByTransform(),
+    }
     return known[checks.one_of("placement", choice, known)]
 
 
@@ -169,6 +222,13 @@ class _Affinities:
         self.P = P
         self.n_samples = P.shape[0]
         self.verbose = False
+
+
+def _own(records: Array, k: int, perplexity: float) -> csr_array:
+    """Weights of each record's k nearest own records, or of all where there are fewer, shape (n, n)."""
+    k = min(len(records) - 1, k)
+    found = nearest(GramDistances(records.astype(np.float32, copy=False)), k, method="exact")
+    return _weights(found, len(records), min(perplexity, k / 3))
 
 
 def _anchors(board: Billboard, records: Array, k: int, perplexity: float) -> csr_array:

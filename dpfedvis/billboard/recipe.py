@@ -51,7 +51,7 @@ class Recipe:
     """
 
     shares: Shares | Mapping[str, float] = field(default_factory=Shares)
-    components: int = 12
+    components: int = 16
     factors: Sequence[float] = (1.0,)
     anchors: int | None = None
     placement: Placement | str = "anchored"

@@ -16,6 +16,9 @@ from dpfedvis.projections import clip_norms
 from dpfedvis.scale import ScaleRelease
 from dpfedvis.setting import Setting
 
+# Eigenvalues above so many times the edge of pure noise belong to directions that are mostly the data's own.
+CLEAR = 1.1
+
 
 @dataclass(frozen=True, eq=False)
 class SecondMoments(ScaleRelease):
@@ -101,8 +104,10 @@ class Subspace:
 def principal_subspace(centre: Array, moments: Array, noise: float, most: int) -> Subspace:
     """Return the leading eigenspace of noisy second moments.
 
-    Directions whose eigenvalue noise alone could have made are left out: a symmetric matrix of independent noise, of
-    standard deviation `noise` on and noise/√2 off the diagonal, has eigenvalues up to about 2 √(m/2)·noise (Wigner).
+    A symmetric matrix of independent noise, of standard deviation `noise` on and noise/√2 off the diagonal, has
+    eigenvalues up to the edge e = 2 √(m/2)·noise (Wigner). A direction of variance λ > e/2 is seen with the eigenvalue
+    λ + e²/(4λ), and the squared cosine between what is seen and what is there is 1 − e²/(4λ²) (Benaych-Georges &
+    Nadakuditi 2011). Directions with an eigenvalue above `CLEAR`·e are kept: that cosine is then above 0.58.
     At least two directions are kept, since a map has two, so that without any budget to speak of they are random.
 
     Parameters
@@ -117,7 +122,7 @@ def principal_subspace(centre: Array, moments: Array, noise: float, most: int) -
     values, vectors = np.linalg.eigh(moments)
     values, vectors = values[::-1], vectors[:, ::-1]
     edge = 2 * math.sqrt(len(moments) / 2) * noise
-    kept = max(2, min(checks.count("components", most), int(np.sum(values > edge))))
+    kept = max(2, min(checks.count("components", most), int(np.sum(values > CLEAR * edge))))
     kept = min(kept, len(moments))
     # Noise lifts eigenvalues too: λ + edge²/(4λ) for one at λ ≥ edge/2, which this undoes.
     seen = np.maximum(values[:kept], edge)

@@ -27,6 +27,8 @@ class KMeans(BaseMechanism):
     shorter than records, so that less noise covers them. With γ one over a typical squared distance of two records,
     1/√(2γ) is a typical distance of a record from the mean.
 
+    The server knows how much noise there is, and takes as much of each step as is not noise (`kept`).
+
     Parameters
     ----------
     trust : {"local", "aggregate", "central"}
@@ -35,8 +37,8 @@ class KMeans(BaseMechanism):
     reach : float
     """
 
-    sweeps: int = 4
-    reach: float = 0.75
+    sweeps: int = 8
+    reach: float = 0.4
     what: ClassVar[str] = "cluster sums"
     name: ClassVar[str] = "k-means"
 
@@ -75,7 +77,9 @@ class KMeans(BaseMechanism):
         """Move each landmark to its mean, and an empty one beside the fullest, to share its records."""
         radius, counts = self._radius(setting), average[:, -1]
         least = EMPTY / len(Y)
-        moves = clip_norms(average[:, :-1] / np.maximum(counts, least)[:, None], 1.0) * radius
+        shares = np.maximum(counts, least)
+        steps = average[:, :-1] / shares[:, None]
+        moves = clip_norms(steps * kept(steps, setting.noise / shares), 1.0) * radius
         empty = np.flatnonzero(counts < least)
         moved = Y + moves
         moved[empty] = Y[empty]
@@ -89,3 +93,25 @@ class KMeans(BaseMechanism):
 
     def _radius(self, setting: Setting) -> float:
         return self.reach / math.sqrt(2 * setting.kernel.mean_gamma)
+
+
+def kept(steps: Array, noise: Array) -> Array:
+    """Return the part of each step to take, in [0, 1], shape (k, d): Wiener's filter with the signal estimated.
+
+    Take steps for Gaussians of mean 0 and variance s_j², a feature's own, plus noise of standard deviation `noise`_i.
+    The mean of a step given what is seen is then s_j²/(s_j² + noise_i²) of it, and s_j² is estimated as what the
+    weighted mean square of the steps has beyond the noise. As the landmarks settle steps become small, s_j² falls, and
+    the noise of the last sweeps is not added to them. It is post-processing.
+
+    Parameters
+    ----------
+    steps : array of shape (k, d)
+    noise : array of shape (k,)
+    """
+    if not noise.any():
+        return np.ones_like(steps)
+    weights = 1 / np.square(noise)
+    weights /= weights.sum()
+    signal = np.maximum(weights @ np.square(steps) - weights @ np.square(noise), 0.0)
+    part: Array = signal / (signal + np.square(noise)[:, None])
+    return part

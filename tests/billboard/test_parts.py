@@ -109,12 +109,12 @@ def test_the_variance_that_is_stated_is_that_of_the_average(release, trust, fede
 
 
 def test_directions_above_the_edge_are_kept_and_no_more():
-    """m = 8 and noise 0.5: noise alone reaches 2·√4·0.5 = 2."""
-    moments = np.diag([9.0, 1.9, 5.0, 2.1, 0.5, 0.1, 0.0, -1.0])
+    """m = 8 and noise 0.5: noise alone reaches 2·√4·0.5 = 2, and a tenth more is asked for."""
+    moments = np.diag([9.0, 2.1, 5.0, 2.3, 0.5, 0.1, 0.0, -1.0])
     found = principal_subspace(np.zeros(8), moments, 0.5, 12)
     np.testing.assert_array_equal(np.flatnonzero(np.abs(found.axes).sum(axis=1)), [0, 2, 3])
     lifted = found.variances + 2.0**2 / (4 * found.variances)
-    np.testing.assert_allclose(lifted, [9.0, 5.0, 2.1], rtol=1e-12, err_msg="λ + edge²/(4λ) is what noise makes of λ")
+    np.testing.assert_allclose(lifted, [9.0, 5.0, 2.3], rtol=1e-12, err_msg="λ + edge²/(4λ) is what noise makes of λ")
     assert principal_subspace(np.zeros(8), moments, 0.5, 2).axes.shape == (8, 2), "no more than asked for"
 
 
@@ -176,11 +176,12 @@ def test_components_must_be_some():
 # Landmarks
 
 
-@given(st.floats(1e-9, 1e3), st.floats(1.0, 100.0), st.integers(2, 50))
-def test_more_noise_gives_no_more_landmarks(noise, factor, dimension):
-    few, many = landmarks_for(noise * factor, dimension), landmarks_for(noise, dimension)
-    assert LEAST_LANDMARKS <= few <= many <= MOST_LANDMARKS == landmarks_for(0.0, dimension)
-    assert landmarks_for(noise, dimension + 1) <= many
+@given(st.floats(1e-9, 1e3), st.floats(1.0, 100.0))
+def test_more_noise_gives_no_more_landmarks(noise, factor):
+    few, many = landmarks_for(noise * factor), landmarks_for(noise)
+    assert LEAST_LANDMARKS <= few <= many <= MOST_LANDMARKS == landmarks_for(0.0)
+    if many > LEAST_LANDMARKS:
+        assert 1 / many >= 2.5 * noise, "a landmark's records stand out"
 
 
 def test_spread_out_points_follow_their_landmarks():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ def test_sums_of_clipped_offsets_and_counts(block, monkeypatch):
 
 def test_a_landmark_moves_to_the_mean_of_its_records():
     X = np.concatenate([corner + np.array([(0.2, 0.1), (0.1, -0.3)]) for corner in CORNERS])
-    step = KMeans().update(CORNERS, sums(X, CORNERS), SETTING, Plain(1.0))
+    step = KMeans(reach=0.75).update(CORNERS, sums(X, CORNERS), SETTING, Plain(1.0))
     np.testing.assert_allclose(step.landmarks, CORNERS + np.array([0.15, -0.1]), rtol=1e-9)
 
 
@@ -54,13 +55,63 @@ def test_a_landmark_moves_no_further_than_the_radius():
     assert np.linalg.norm(step.landmarks[0] - CORNERS[0]) == pytest.approx(0.75, rel=1e-6)
 
 
+def test_of_a_step_the_server_takes_what_is_not_noise():
+    """Against the formula, coordinate by coordinate; and without noise all of it."""
+    rng = np.random.default_rng(2)
+    steps, noise = rng.normal(0, (1.0, 0.2, 0.01), (6, 3)), rng.uniform(0.05, 0.5, 6)
+    found = k_means.kept(steps, noise)
+    weights = [1 / each**2 / sum(1 / other**2 for other in noise) for each in noise]
+    for j in range(3):
+        seen = sum(weight * step**2 for weight, step in zip(weights, steps[:, j], strict=True))
+        signal = max(seen - sum(weight * each**2 for weight, each in zip(weights, noise, strict=True)), 0.0)
+        np.testing.assert_allclose(found[:, j], [signal / (signal + each**2) for each in noise], rtol=1e-12)
+    np.testing.assert_array_equal(k_means.kept(steps, np.zeros(6)), np.ones((6, 3)))
+
+
+def test_the_filter_brings_noisy_steps_closer_to_the_truth():
+    rng = np.random.default_rng(3)
+    true = rng.normal(0, 0.1, (400, 12))
+    noise = rng.uniform(0.05, 1.0, 400)
+    seen = true + noise[:, None] * rng.standard_normal(true.shape)
+    error = np.mean((seen * k_means.kept(seen, noise) - true) ** 2)
+    assert error < 0.1**2  # that of not moving at all; as seen it is 0.35
+    assert np.mean((seen - true) ** 2) > 30 * error
+
+
+def test_settled_landmarks_are_not_shaken_by_the_noise_of_another_sweep():
+    rng = np.random.default_rng(4)
+    Y = rng.normal(size=(200, 5))
+    average = np.full((200, 6), 0.0)
+    average[:, -1] = 1 / 200
+    average += 0.002 * rng.standard_normal(average.shape)
+    average[:, -1] = 1 / 200
+    setting = replace(SETTING, landmarks=200, features=5, noise=0.002)
+    moved = {noise: KMeans().update(Y, average, replace(setting, noise=noise), Plain(1.0)) for noise in (0.0, 0.002)}
+    size = {noise: np.linalg.norm(step.landmarks - Y) for noise, step in moved.items()}
+    assert size[0.002] < 0.25 * size[0.0]
+
+
+def test_a_run_tells_its_mechanism_of_the_noise():
+    """σ/n over clients by their weights: local noise adds up, a shared one is one for all."""
+    rng = np.random.default_rng(5)
+    fed = FederatedData([rng.normal(size=(n, 3)) for n in (20, 60)], dtype=np.float64)
+    common = {"landmarks": 4, "budget": Budget(1.0, 1e-5), "bandwidth": 0.5, "start": "normal"}
+    for trust in ("local", "aggregate"):
+        result = FedDL(mechanism=KMeans(trust=trust), **common).run(fed)
+        sigmas = {event.client: event.sigma for event in result.ledger.events()}
+        own = [weight * sigma for weight, sigma in zip((0.25, 0.75), sigmas.values(), strict=True)]
+        expected = math.hypot(*own) if trust == "local" else next(iter(sigmas.values()))
+        assert result.setting.noise == pytest.approx(expected, rel=1e-12)
+    assert FedDL(landmarks=4, bandwidth=0.5, start="normal").run(fed).setting.noise == 0.0
+
+
 def test_an_empty_landmark_goes_beside_the_fullest():
     average = np.array([(0.0, 0.0, 0.3), (0.0, 0.0, 0.5), (0.0, 0.0, 0.01), (0.0, 0.0, -0.2)])
     landmarks = KMeans().update(CORNERS, average, SETTING, Plain(1.0)).landmarks
     np.testing.assert_array_equal(landmarks[:2], CORNERS[:2])
     for empty, full in ((2, 1), (3, 0)):
         away = np.linalg.norm(landmarks[empty] - CORNERS[full])
-        assert 0 < away < 4 * 0.75
+        assert 0 < away < 4 * KMeans().reach
     again = KMeans().update(CORNERS, average, SETTING, Plain(1.0)).landmarks
     np.testing.assert_array_equal(again, landmarks)
 

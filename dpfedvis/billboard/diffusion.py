@@ -1,0 +1,88 @@
+"""A client's own neighbours carry what is known of one record to others like it, before any of them is placed.
+
+A record's nearest anchors in the subspace are a coarse answer: the subspace is small and the anchors are noisy. The
+client knows its records whole, and which of them are alike. So it lets the answers spread along its own graph of
+neighbours, as in label spreading (Zhou et al. 2004), with anchors for labels. All of it stays at home.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from dpfedvis.kernels import Array, block_rows
+
+
+def diffuse(to_anchors: csr_array, among: csr_array, keep: float, steps: int) -> Array:
+    """Return A of A ← keep · P A + (1 − keep) A⁰ after so many steps.
+
+    Parameters
+    ----------
+    to_anchors : sparse array of shape (n, k)
+        A⁰: weights of each record's anchors; rows sum to 1.
+    among : sparse array of shape (n, n)
+        Weights of each record's neighbours; made symmetric here, and P its rows scaled to sum to 1.
+    keep : float
+        In (0, 1): how far an answer travels.
+    steps : int
+
+    Returns
+    -------
+    array of shape (n, k), float32
+        Rows sum to 1.
+    """
+    both = (among + among.T).astype(np.float32)
+    scale = np.float32(keep) / np.maximum(both.sum(axis=1), np.finfo(np.float32).tiny)
+    travelled = csr_array(both.multiply(scale[:, None]))
+    home = ((1 - keep) * to_anchors).astype(np.float32).toarray()
+    weights: Array = to_anchors.astype(np.float32).toarray()
+    for _ in range(steps):
+        weights = travelled @ weights
+        weights += home
+    return weights
+
+
+def settle(weights: Array, places: Array, width: float, steps: int) -> Array:
+    """Return where on the map each record's weights are densest, by mean shift from their mean.
+
+    The mean alone would lie between the regions that the weights point to, where nothing belongs.
+
+    Parameters
+    ----------
+    weights : array of shape (n, k)
+    places : array of shape (k, 2)
+    width : float
+        Of the Gaussian window.
+    steps : int
+
+    Returns
+    -------
+    array of shape (n, 2), float64
+    """
+    points = places.astype(np.float32)
+    settled = np.empty((len(weights), 2))
+    rows = block_rows(len(weights), len(points), points.itemsize)
+    for start in range(0, len(weights), rows):
+        part = weights[start : start + rows]
+        centre = (part @ points) / part.sum(axis=1, keepdims=True)
+        for _ in range(steps):
+            window = (centre[:, :1] - points[:, 0]) ** 2
+            window += (centre[:, 1:] - points[:, 1]) ** 2
+            window /= -2 * np.float32(width) ** 2
+            np.exp(window, out=window)
+            window *= part
+            total = window.sum(axis=1, keepdims=True)
+            # Where no anchor is within the window, stay.
+            centre = np.where(total > 0, (window @ points) / np.maximum(total, np.finfo(np.float32).tiny), centre)
+        settled[start : start + rows] = centre
+    return settled
+
+
+def strongest(weights: Array, count: int) -> csr_array:
+    """Return the largest weights of each row only, scaled to sum to 1; sparse, of the same shape."""
+    n, columns = weights.shape
+    count = min(count, columns)
+    chosen = np.sort(np.argpartition(-weights, count - 1, axis=1)[:, :count], axis=1)
+    values = np.take_along_axis(weights, chosen, axis=1).astype(np.float64)
+    values /= values.sum(axis=1, keepdims=True)
+    return csr_array((values.ravel(), chosen.ravel(), np.arange(n + 1) * count), shape=(n, columns))

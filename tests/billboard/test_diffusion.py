@@ -1,0 +1,82 @@
+"""Diffusion and mean shift against slow references."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from dpfedvis.billboard import diffusion
+from dpfedvis.billboard.diffusion import diffuse, settle, strongest
+
+
+def graph(n=12, seed=0):
+    """Weights among n records, three neighbours each, and to five anchors; rows sum to 1."""
+    rng = np.random.default_rng(seed)
+    among, to = np.zeros((n, n)), np.zeros((n, 5))
+    for i in range(n):
+        near = rng.choice([j for j in range(n) if j != i], 3, replace=False)
+        among[i, near] = rng.dirichlet(np.ones(3))
+        to[i, rng.choice(5, 2, replace=False)] = rng.dirichlet(np.ones(2))
+    return csr_array(among), csr_array(to)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 7])
+def test_diffusion_step_by_step(steps):
+    among, to = graph()
+    both = among.toarray() + among.toarray().T
+    P, home = both / both.sum(axis=1, keepdims=True), to.toarray()
+    expected = home
+    for _ in range(steps):
+        expected = 0.7 * P @ expected + 0.3 * home
+    found = diffuse(to, among, 0.7, steps)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-5)
+
+
+def test_many_steps_reach_the_limit():
+    among, to = graph()
+    both = among.toarray() + among.toarray().T
+    P = both / both.sum(axis=1, keepdims=True)
+    limit = 0.2 * np.linalg.solve(np.eye(12) - 0.8 * P, to.toarray())
+    np.testing.assert_allclose(diffuse(to, among, 0.8, 100), limit, atol=1e-5)
+
+
+def test_settling_record_by_record(monkeypatch):
+    rng = np.random.default_rng(1)
+    weights, places = rng.dirichlet(np.ones(6), 9).astype(np.float32), rng.normal(0, 5, (6, 2))
+    expected = []
+    for row in weights.astype(np.float64):
+        centre = row @ places
+        for _ in range(4):
+            near = row * np.exp(-np.sum((places - centre) ** 2, axis=1) / (2 * 3.0**2))
+            centre = near @ places / near.sum()
+        expected.append(centre)
+    monkeypatch.setattr(diffusion, "block_rows", lambda *_: 4)
+    np.testing.assert_allclose(settle(weights, places, 3.0, 4), expected, atol=1e-4)
+
+
+def test_a_record_between_two_regions_settles_in_the_heavier():
+    places = np.array([(0.0, 0.0), (1.0, 0.0), (100.0, 0.0)])
+    weights = np.array([(0.4, 0.4, 0.2), (0.1, 0.1, 0.8)])
+    settled = settle(weights, places, 30.0, 20)
+    np.testing.assert_allclose(settled[0], (0.5, 0), atol=2)
+    np.testing.assert_allclose(settled[1], (100, 0), atol=2)
+
+
+def test_where_no_anchor_is_within_the_window_the_mean_stays():
+    places = np.array([(-1000.0, 0.0), (1000.0, 0.0)])
+    settled = settle(np.array([(0.5, 0.5)]), places, 1.0, 8)
+    np.testing.assert_array_equal(settled, [(0.0, 0.0)])
+
+
+@pytest.mark.parametrize("count", [1, 3, 5, 9])
+def test_the_strongest_weights_row_by_row(count):
+    weights = np.random.default_rng(2).dirichlet(np.ones(5), 8).astype(np.float32)
+    found = strongest(weights, count).toarray()
+    for row, kept in zip(weights, found, strict=True):
+        largest = np.argsort(-row)[:count]
+        expected = np.zeros(5)
+        expected[largest] = row[largest] / row[largest].sum()
+        np.testing.assert_allclose(kept, expected, rtol=1e-6)

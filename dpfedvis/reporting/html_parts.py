@@ -149,7 +149,7 @@ class Page:
         self.figures[key] = spec
         plot = element("div", id=f"plot-{key}", class_="plot tall" if tall else "plot", role="img", aria_label=label)
         parts: list[Content] = [plot, element("figcaption", caption)]
-        if spec["kind"] != "plot":
+        if spec["kind"] != "plot" and not spec.get("compact"):
             # Filled by page.js; outside of what is announced as one picture.
             parts.insert(0, element("div", id=f"controls-{key}", class_="controls"))
             parts.insert(

@@ -178,7 +178,8 @@ def _curve(page: Page, facts: RunFacts) -> Html:
     return element("div", *parts, details("As a table", table("ε in scope at several δ", ["δ", "ε"], rows)))
 
 
-def _releases(facts: RunFacts) -> Html:
+def releases_table(facts: RunFacts) -> Html:
+    """Return everything that passed the door."""
     rows: list[list[Content]] = []
     for line in facts.statement["releases"]:
         sampled = f", sampled at {shown(line['sampling_rate'])}" if line["sampling_rate"] is not None else ""
@@ -187,10 +188,14 @@ def _releases(facts: RunFacts) -> Html:
             str(line["per_client"]), _range(line["sensitivity"]), _range(line["sigma"]), line["note"],
         ])  # fmt: skip
     head = ["release", "stage", "protection", "noise", "clients", "per client", "Δ", "σ", "note"]
+    return table("Everything that passed the door, as the ledger has it", head, rows)
+
+
+def _releases(facts: RunFacts) -> Html:
     return section(
         "releases",
         "What left the clients",
-        table("Everything that passed the door, as the ledger has it", head, rows),
+        releases_table(facts),
         element("h3", "What is not covered"),
         element("ul", *(element("li", each) for each in facts.statement["not_covered"])),
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 from dpfedvis.reporting.html_parts import Content, Html, escape, shown
 from dpfedvis.reporting.run_facts import RunFacts, is_simulation, number
-from dpfedvis.reporting.spending import worst_accuracy
 
 TRUSTED = {
     "local": "each client adds the whole noise itself, and nobody has to be trusted",
@@ -55,11 +54,10 @@ def what_epsilon_means(facts: RunFacts) -> Content:
         )
     if facts.epsilon == 0:
         return "Nothing that depends on a record left any client."
-    share = worst_accuracy(facts.epsilon, facts.delta)
     change = "replaced by any other" if facts.adjacency == "replace-one" else "taken away"
     return (
         f"Whoever sees all that left the clients, and knows everything but {unit}, can tell whether it was {change} in "
-        f"at most {100 * share:.1f} of 100 even guesses (50 is blind guessing)."
+        f"at most {100 * facts.guess:.1f} of 100 even guesses (50 is blind guessing)."
     )
 
 

@@ -25,7 +25,7 @@ from dpfedvis.kernels import Array
 from dpfedvis.recorder import EMBEDDING, LANDMARKS, LEDGER, RecordingError
 from dpfedvis.recording import Recording
 from dpfedvis.reporting.certified import Certified, certified
-from dpfedvis.reporting.spending import Step, privacy_curve, spending
+from dpfedvis.reporting.spending import Step, best_guess, privacy_curve, spending
 
 SIMULATION, SCORES, PLACES, TRACE = "simulation", "scores.json", "places.npz", "trace.csv"
 TRACE_COLUMNS = ["round", "step", "change"]
@@ -115,6 +115,8 @@ class RunFacts:
     provenance : mapping
     epsilon, in_scope, delta : float
         What the ledger says, end to end and in scope.
+    guess : float
+        See `dpfedvis.reporting.spending.best_guess`.
     steps : tuple of Step
     curve : tuple of (float, float)
         (ε, δ) in scope.
@@ -136,6 +138,7 @@ class RunFacts:
     epsilon: float
     in_scope: float
     delta: float
+    guess: float
     steps: tuple[Step, ...]
     curve: tuple[tuple[float, float], ...]
     trace: Array
@@ -203,13 +206,14 @@ def _ledger(folder: Path) -> dict[str, Any]:
     with Ledger.read(folder / LEDGER) as ledger:
         epsilon, in_scope = ledger.spent(delta, end_to_end=True), ledger.spent(delta)
         steps = spending(ledger.events(), ledger.budget, delta)
-        curve = privacy_curve(ledger)
+        curve, guess = privacy_curve(ledger), best_guess(ledger)
     stated = number(statement["epsilon_end_to_end"])
     if not math.isclose(stated, epsilon, rel_tol=1e-9, abs_tol=1e-12):
         raise StatementMismatch(f"{folder}: the statement says ε = {stated:g}, and its ledger ε = {epsilon:g}")
     if not curve:
         curve = tuple((number(each), float(at)) for at, each in statement["curve"])
-    return {"epsilon": epsilon, "in_scope": in_scope, "delta": delta, "steps": steps, "curve": curve}
+    spent = {"epsilon": epsilon, "in_scope": in_scope, "delta": delta, "guess": guess}
+    return {**spent, "steps": steps, "curve": curve}
 
 
 def _trace(path: Path) -> Array:

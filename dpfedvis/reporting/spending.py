@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
 
 from accounting import Budget, Composition, Event, Ledger, tightest
 from accounting.accountants import distinct
@@ -89,14 +91,25 @@ def privacy_curve(ledger: Ledger) -> tuple[tuple[float, float], ...]:
     return tuple((_largest(compositions, delta), delta) for delta in _DELTAS)
 
 
-def worst_accuracy(epsilon: float, delta: float) -> float:
-    """Largest share of right guesses between two neighbours, both equally likely, that (ε, δ) allows.
+def best_guess(ledger: Ledger) -> float:
+    """Largest share of right guesses between two neighbours, both equally likely, by whoever sees all that left.
 
-    Proof. With false positive and negative rates a and b, a + e^ε b ≥ 1 − δ and b + e^ε a ≥ 1 − δ (Kairouz, Oh &
-    Viswanath 2015), so (1 + e^ε)(a + b) ≥ 2(1 − δ), and the share 1 − (a + b)/2 is at most (e^ε + δ)/(1 + e^ε).
+    Without a finite ε it is 1. For Gaussian releases it is Φ(μ/2), which is attained (Dong, Roth & Su 2022: the two
+    errors under their G_μ add up to 2Φ(−μ/2) at least). With discrete noise it is (1 + TV)/2, where the total variation
+    TV is at most √(ρ/2) (Pinsker) and √(1 − e^{−ρ}) (Bretagnolle & Huber) for ρ = μ²/2, since zCDP bounds the
+    Kullback–Leibler divergence by ρ. Sampling is left aside, which makes the share larger than it need be.
     """
-    small = float(np.exp(-epsilon))
-    return (1 + delta * small) / (1 + small)
+    compositions = distinct(ledger.composition(client, end_to_end=True) for client in ledger.clients)
+    return max(map(_guess, compositions), default=0.5)
+
+
+def _guess(composition: Composition) -> float:
+    if composition.unprotected:
+        return 1.0
+    if not composition.discrete:
+        return float(ndtr(composition.total_mu / 2))
+    rho = composition.total_mu**2 / 2
+    return (1 + min(math.sqrt(rho / 2), math.sqrt(-math.expm1(-rho)))) / 2
 
 
 def _largest(compositions: Iterable[Composition] | Sequence[Composition], delta: float) -> float:

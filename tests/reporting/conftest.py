@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import io
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +88,15 @@ def coordinates(folder: Path) -> np.ndarray:
     with np.load(folder / "simulation" / "places.npz") as stored:
         places: np.ndarray = stored["places"]
     return places
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole story of a few records."""
+    from dpfedvis.cli import main
+
+    folder, said = tmp_path_factory.mktemp("runs") / "demo", io.StringIO()
+    with redirect_stdout(said):
+        assert main(["demo", "--out", str(folder), "--records", "200", "--clients", "3"]) == 0
+    folder.with_name("said.txt").write_text(said.getvalue())
+    return folder

@@ -264,3 +264,11 @@ def test_forty_thousand_points_are_drawn(tmp_path: Path, opened: Callable[..., B
     click(browser, "controls-places", "none")
     assert [trace["points"] for trace in traces(browser, "places")] == [40_000]
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_the_page_of_the_demo_works_too(demo: Path, opened: Callable[..., Browser]) -> None:
+    browser = opened(demo / "index.html", width=360)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
+    assert sum(trace["points"] for trace in traces(browser, "map-central")) == 200
+    assert [trace["name"] for trace in traces(browser, "map-private-high")] == [str(digit) for digit in range(10)]

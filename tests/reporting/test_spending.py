@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from scipy.stats import norm
 
-from accounting import Budget, GaussianRelease, Ledger, SampledGaussianRelease, Unprotected, gaussian_delta
-from accounting.gdp import gaussian_epsilon
-from dpfedvis.reporting.spending import SAMPLED_STEPS, privacy_curve, spending, worst_accuracy
+from accounting import (
+    Budget,
+    DiscreteGaussianRelease,
+    GaussianRelease,
+    Ledger,
+    SampledGaussianRelease,
+    Unprotected,
+    gaussian_delta,
+)
+from dpfedvis.reporting.spending import SAMPLED_STEPS, best_guess, privacy_curve, spending
 
 DELTA = 1e-5
 
@@ -66,11 +74,27 @@ def test_the_curve_is_the_closed_form() -> None:
         assert privacy_curve(ledger) == ()
 
 
-def test_the_share_of_right_guesses_is_attained_and_never_exceeded() -> None:
-    """Randomised response attains it without δ; a Gaussian mechanism stays below it at every δ."""
-    for epsilon in (0.0, 0.5, 3.0):
-        assert worst_accuracy(epsilon, 0.0) == pytest.approx(math.exp(epsilon) / (1 + math.exp(epsilon)))
-    for mu in (0.1, 1.0, 4.0):
-        best = float(norm.cdf(mu / 2))
-        assert all(best <= worst_accuracy(gaussian_epsilon(mu, delta), delta) for delta in (1e-9, 1e-3, 0.1))
-    assert worst_accuracy(1e4, 1e-5) == 1.0
+def test_the_best_guess_is_that_of_the_likelihood_ratio() -> None:
+    """Two Gaussians μ apart are told apart by a threshold half way, and by nothing better."""
+    rng = np.random.default_rng(0)
+    for rounds, sigma in ((1, 5.0), (4, 1.5)):
+        with Ledger(None) as ledger:
+            assert best_guess(ledger) == 0.5
+            ledger.record(*gradients("a", rounds, sigma), *gradients("b", 1, 50.0))
+            share = best_guess(ledger)
+        seen = rng.normal(scale=sigma, size=(200_000, rounds))
+        right = np.mean([(seen.sum(axis=1) < rounds / 2).mean(), (seen.sum(axis=1) + rounds > rounds / 2).mean()])
+        assert share == pytest.approx(right, abs=0.004)
+    with Ledger(None) as ledger:
+        ledger.record(Unprotected(what="rows", client="a", why="exact"))
+        assert best_guess(ledger) == 1.0
+
+
+def test_with_discrete_noise_the_best_guess_is_bounded_from_above() -> None:
+    """On a fine grid it is the continuous one, nearly; the bound is above that and below certainty."""
+    for sigma in (0.3, 1.0, 4.0, 20.0):
+        with Ledger(None) as ledger:
+            ledger.record(
+                DiscreteGaussianRelease(what="sums", client="a", sensitivity=1, sigma=sigma, granularity=1e-6)
+            )
+            assert norm.cdf(0.5 / sigma) <= best_guess(ledger) < 1

@@ -180,6 +180,10 @@
     };
 
     const controls = document.getElementById("controls-" + key);
+    if (spec.compact) { // one of many: no buttons, but the keys work
+      windows(plot, {});
+      return draw;
+    }
     if (groupings.length) {
       const names = [...groupings.map((each) => each.key), "none"];
       controls.append(label("Colour by"), ...choice(names, 0, (number) => {

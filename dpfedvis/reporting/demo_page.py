@@ -103,7 +103,7 @@ def demo_page(story: Story) -> str:
         *(
             headline(facts.epsilon, facts.delta, f"end to end, at δ = {shown(facts.delta)}: {name}")
             for facts, name in zip(
-                (story.runs[key] for key in story.private), ("a private map", "another one"), strict=True
+                (story.runs[key] for key in story.private), ("a private map", "the same with less noise"), strict=True
             )
         ),
     )

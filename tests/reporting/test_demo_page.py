@@ -6,13 +6,14 @@ import base64
 import json
 import math
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from accounting import Ledger
 from dpfedvis import runs
-from dpfedvis.cli import main
+from dpfedvis.cli import main, parser
 from dpfedvis.config import RunConfig
 from tests.reporting.test_page import Outline, figures, own
 
@@ -120,3 +121,11 @@ def test_bad_input_is_one_sentence(
     assert (code, error.count("\n")) == (2, 1)
     assert sentence in error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_example_of_the_help_parses(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is what the fixture runs, but for the number of records."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["demo", "--help"])
+    (line,) = re.findall(r"^  dpfedvis (.*)$", capsys.readouterr().out, flags=re.MULTILINE)
+    assert parser().parse_args(shlex.split(line)).epsilons == (1.0, 10.0)

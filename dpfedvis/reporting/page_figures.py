@@ -163,7 +163,7 @@ def rounds(trace: Array, column: int, name: str, *, log: bool) -> Spec:
         "hovertemplate": "round %{x}: %{y:.4g}<extra></extra>",
     }
     layout = {
-        "xaxis": {"title": {"text": "round"}},
+        "xaxis": {"title": {"text": "round"}, **({"dtick": 1} if len(trace) < 12 else {})},
         "yaxis": {"title": {"text": name}, "type": "log" if log else "linear", "exponentformat": "power"},
     }
     return {"kind": "plot", "data": [line], "layout": layout}

@@ -135,6 +135,7 @@ def _convergence(facts: RunFacts, path: Path) -> None:
     draw = axes.semilogy if (trace[:, 1] > 0).all() else axes.plot
     draw(trace[:, 0], trace[:, 1], color=_ACCENT, marker="o", ms=2.5, lw=1.2, label="step, Frobenius")
     axes.set(xlabel="round", ylabel="step, Frobenius")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     if not math.isnan(trace[-1, 2]):
         other = axes.twinx()
         other.plot(trace[:, 0], trace[:, 2], color=_WARN, ls="--", lw=1.2)

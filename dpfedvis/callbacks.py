@@ -20,13 +20,45 @@ class ProgressBar:
 
     def __call__(self, done: Round, landmarks: Array) -> None:
         """Move the bar."""
-        from tqdm import tqdm
-
         if self._bar is None:
-            self._bar = tqdm(total=self.rounds, unit="round", disable=not sys.stderr.isatty(), leave=False)
+            # A run that goes on after an interruption begins in the middle, and only what is done now has a pace.
+            self._bar = _bar(self.rounds, "round", initial=done.number - 1)
         self._bar.update(done.number - self._bar.n)
         if done.number == self.rounds:
+            self.close()
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        if self._bar is not None:
             self._bar.close()
+
+
+@dataclass
+class StageBars:
+    """A bar on standard error for each stage after the rounds; silent where standard error is not a terminal."""
+
+    _stage: str = field(default="", repr=False)
+    _bar: Any = field(default=None, repr=False)
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Move the bar of a stage: so many parts of it are done, of so many in all."""
+        if stage != self._stage:
+            self.close()
+            self._stage, self._bar = stage, _bar(total, "part", desc=stage)
+        self._bar.update(done - self._bar.n)
+        if done >= total:
+            self.close()
+
+    def close(self) -> None:
+        """Take the bar off the screen."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _bar(total: int, unit: str, **settings: Any) -> Any:
+    from tqdm import tqdm
+
+    return tqdm(total=total, unit=unit, disable=not sys.stderr.isatty(), leave=False, **settings)
 
 
 @dataclass

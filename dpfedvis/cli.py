@@ -60,8 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader, such as `head`, has gone; the interpreter would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
-        print("dpfedvis: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print("; ".join(["dpfedvis: interrupted", *map(str, stop.args)]), file=sys.stderr)
         return 130
     return code
 

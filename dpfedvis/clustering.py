@@ -131,7 +131,7 @@ class FedSpectralClustering(FederatedEstimator):
         return spectral_embedding(self.factor_.left, clusters)
 
     def _rows_of_all(self, rows: Rows) -> Array:
-        return np.concatenate(self._release(rows, self.feddl_.clients))
+        return np.concatenate(self._release(rows, self.feddl_.clients, self._outbox))
 
     def fit_predict(self, fed: FederatedData, y: None = None) -> NDArray[np.int64]:
         """Fit, and return the labels of all records in the order of the clients."""

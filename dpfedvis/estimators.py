@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Self
 
@@ -15,12 +16,15 @@ from accounting.errors import InvalidParameter
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.feddl import Callback, FedDL, FedDLResult
-from dpfedvis.federation import Client, Streams, Terms, Witness
+from dpfedvis.federation import Client, Outbox, Streams, Terms, Upload, Witness
 from dpfedvis.kernels import Array
 from dpfedvis.mechanisms import Mechanism, mechanism
 from dpfedvis.reporting.statement import Statement, state
 from dpfedvis.rows import Rows
+from dpfedvis.snapshot import claim, digest
 
+# Called with the name of a stage, how many parts of it are done, and how many there are.
+Progress = Callable[[str, int, int], None]
 ReleaseMode = Literal["exact", "noisy", "none"]
 
 _WAYS_OUT = (
@@ -60,10 +64,18 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
     random_state: int
     feddl: Mapping[str, Any] | None
     _watched: Mapping[str, Any] = MappingProxyType({})
+    _checkpoint: Path | None = None
+    _progress: Progress | None = None
     _remarks: tuple[str, ...] = ()
 
     def watch(
-        self, *, witness: Witness | None = None, callbacks: Sequence[Callback] = (), ledger: Ledger | None = None
+        self,
+        *,
+        witness: Witness | None = None,
+        callbacks: Sequence[Callback] = (),
+        ledger: Ledger | None = None,
+        checkpoint: str | Path | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Let others look on when this estimator fits; a clone of it has nobody who does.
 
@@ -74,10 +86,33 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         callbacks : sequence of callables
             Called with (Round, Y) after each round.
         ledger : Ledger, optional
-            Where to account, such as a file; by default one in memory.
+            Where to account, such as a file; by default one in memory, or in the folder of the checkpoint.
+        checkpoint : path-like, optional
+            Folder to keep what a fit needs to go on after an interruption, with the same settings and data: nothing is
+            drawn or spent twice, whatever the source of noise. Uploads that have not passed the door yet and records
+            perturbed at home are in it: it belongs to the clients, and is to be deleted when the fit is done.
+        progress : callable, optional
+            Called with (stage, done, total) in the stages after the rounds.
         """
-        self._watched = {"witness": witness, "callbacks": tuple(callbacks), "ledger": ledger}
+        self._checkpoint, self._progress = None if checkpoint is None else Path(checkpoint), progress
+        self._watched = {
+            "witness": witness,
+            "callbacks": tuple(callbacks),
+            "ledger": ledger,
+            "checkpoint": self._checkpoint and self._checkpoint / "landmarks",
+        }
         return self
+
+    def _claim(self, fed: FederatedData) -> None:
+        """Make the checkpoint that of these settings, or refuse one of others before anything in it is used."""
+        if self._checkpoint is not None:
+            settings = {name: value for name, value in self.get_params(deep=False).items() if name != "n_jobs"}
+            claim(self._checkpoint, digest(type(self).__name__, settings, fed.n_clients, fed.n_features))
+
+    def _tick(self, stage: str, done: int, total: int) -> None:
+        """Tell that so many parts of a stage are done; 0 when it begins."""
+        if self._progress is not None:
+            self._progress(stage, done, total)
 
     def _learn(self, fed: FederatedData, rows: Rows) -> FedDLResult:
         """Run FedDL with room in the budget for the rows, if they are to be noisy."""
@@ -98,7 +133,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         # Sensitivities and the statement rest on the estimator's own parameters: they must be the ones that hold.
         if clash := sorted(settings.keys() & further.keys()):
             raise InvalidParameter("feddl", clash, "without what the estimator has parameters of its own for")
-        result = FedDL(**settings, **further).run(fed, **self._watched)
+        learner = FedDL(**settings, **further)
+        self._claim(fed)
+        result = learner.run(fed, **self._watched)
         self._keep(fed, result)
         return result
 
@@ -146,20 +183,32 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
                 "tau_x", None, "given, as a public bound on the norm of records, for release='noisy'"
             )
 
-    def _release(self, rows: Rows, clients: list[Client] | tuple[Client, ...]) -> list[Array]:
-        """Let every client's rows through the door."""
-        result, uploads = self.feddl_, []
-        for client in clients:
-            event = None
-            if self._mode == "noisy" and result.plan is not None and self.tau_x is not None:
-                delta = rows.sensitivity(self.tau_x, len(self.landmarks_), result.setting.adjacency)
-                # Neighbours differ in one row, so that rounding counts for its values only.
-                event = result.plan.event(
-                    rows.what, client.terms.name, sensitivity=delta, size=rows.width(self.landmarks_)
-                )
-            upload = client.rows(rows, self.landmarks_, event, self.tau_x)
-            uploads.append(result.door.release([upload], upload.values.shape)[0])
-        return uploads
+    @property
+    def _outbox(self) -> Outbox | None:
+        """Where the clients of the run keep their rows."""
+        return None if self._checkpoint is None else Outbox(self._checkpoint / "outbox")
+
+    def _release(self, rows: Rows, clients: Sequence[Client], outbox: Outbox | None = None) -> list[Array]:
+        """Let every client's rows through the door; if an outbox has them already, those."""
+
+        def make() -> list[Upload]:
+            uploads: list[Upload] = []
+            self._tick("rows", 0, len(clients))
+            for client in clients:
+                uploads.append(self._row_upload(rows, client))
+                self._tick("rows", len(uploads), len(clients))
+            return uploads
+
+        uploads = make() if outbox is None else outbox.once(rows.what, 0, make)
+        return [self.feddl_.door.release([upload], upload.values.shape)[0] for upload in uploads]
+
+    def _row_upload(self, rows: Rows, client: Client) -> Upload:
+        result, event = self.feddl_, None
+        if self._mode == "noisy" and result.plan is not None and self.tau_x is not None:
+            delta = rows.sensitivity(self.tau_x, len(self.landmarks_), result.setting.adjacency)
+            # Neighbours differ in one row, so that rounding counts for its values only.
+            event = result.plan.event(rows.what, client.terms.name, sensitivity=delta, size=rows.width(self.landmarks_))
+        return client.rows(rows, self.landmarks_, event, self.tau_x)
 
     def _row_noise(self, rows: Rows) -> float:
         """Standard deviation of the noise that the rows will carry."""

@@ -30,7 +30,7 @@ from dpfedvis.preparation import Preparation
 from dpfedvis.projections import Projection
 from dpfedvis.scale import Bounds
 from dpfedvis.setting import Setting
-from dpfedvis.snapshot import Snapshot, SnapshotMismatch, claim, fingerprint
+from dpfedvis.snapshot import Snapshot, SnapshotMismatch, claim, fingerprint, ledger_beside
 from dpfedvis.trace import ExactObjective, Round, Slope, as_array, from_array
 
 Callback = Callable[[Round, Array], bool | None]
@@ -208,18 +208,14 @@ class FedDL:
         """
         if not isinstance(fed, FederatedData):
             raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
-        if ledger is not None and checkpoint is not None and ledger.in_memory:
-            raise InvalidParameter("ledger", "in memory", "a file with a checkpoint, or what it released is forgotten")
         chosen = mechanism(self.mechanism)
         folder = None if checkpoint is None else Path(checkpoint)
         # The number of workers changes no result, so that a run may go on with another.
         hidden = self.budget is not None and self.budget.adjacency == "add-remove"  # then every n_p is private
         mark = fingerprint(replace(self, workers=Workers()), fed.n_clients if hidden else fed.records, fed.n_features)
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
             claim(folder, mark)
-        if ledger is None:
-            ledger = Ledger(None if folder is None else folder / "ledger.sqlite", self.budget)
+        ledger = ledger_beside(folder, ledger, self.budget)
         door = Door(ledger, witness, once=folder is not None)
         preparation = Preparation(self, chosen, fed, door, folder)
         setting, Y = preparation.setting, preparation.start

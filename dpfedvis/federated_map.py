@@ -26,6 +26,7 @@ from dpfedvis.mechanisms import Mechanism, mechanism
 from dpfedvis.neighbors import Method
 from dpfedvis.projections import clip_norms
 from dpfedvis.rows import DistanceRows, GramRows, Rows
+from dpfedvis.snapshot import made_once
 
 # Fewer have no spectral start in two dimensions.
 LEAST_RECORDS = 4
@@ -53,7 +54,7 @@ class FederatedMap(FederatedEstimator):
         self._learn(fed, rows)
         self.noise_ = self._row_noise(rows)
         self._frame = self._make_frame()
-        uploads = self._release(self._rows(self.noise_), self.feddl_.clients)
+        uploads = self._release(self._rows(self.noise_), self.feddl_.clients, self._outbox)
         left = np.concatenate([self._represent(upload) for upload in uploads])
         self.distances_: DistanceEstimate = (
             GramDistances(left) if self.distances == "gram" else NystromDistances(left, self._signs)
@@ -147,14 +148,27 @@ class FederatedMap(FederatedEstimator):
             seed=self.random_state,
             further=further,
         )
+        self._claim(fed)
         learned = learner.run(fed, **self._watched)
         self._keep(fed, learned.feddl)
         self._remarks = learner.remarks(learned)
         self.landmarks_ = learned.subspace.points(learned.feddl.landmarks)
         anchors = recipe.anchored_points(learned, learner.records_a_client(fed), self.random_state)
-        places = recipe.scaled(self._lay_out_anchors(anchors), learner.records_a_client(fed))
-        self.board_ = Billboard(learned.subspace, anchors, places, self.random_state)
-        self.embedding_ = np.concatenate([place(self.board_, client.X) for client in fed.clients])
+        # Kept, since a density is counted on it.
+        frame = made_once(
+            self._checkpoint and self._checkpoint / "board.npz",
+            lambda: {
+                "anchors": anchors,
+                "places": recipe.scaled(self._lay_out_anchors(anchors), learner.records_a_client(fed)),
+            },
+        )
+        self.board_ = Billboard(learned.subspace, **frame, seed=self.random_state)
+        placed: list[Array] = []
+        self._tick("placement at home", 0, fed.n_clients)
+        for client in fed.clients:
+            placed.append(place(self.board_, client.X))
+            self._tick("placement at home", len(placed), fed.n_clients)
+        self.embedding_ = np.concatenate(placed)
         self.density_ = recipe.count(learner, learned, self.board_, fed) if recipe.density else None
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from itertools import count
 from typing import Any, Literal
 
 import numpy as np
@@ -126,10 +127,21 @@ class FedTSNE(FederatedMap):
         elif start is None:
             # Without two coordinates there is no PCA to start from.
             start = initialization.spectral(affinities.P, random_state=self.random_state, tol=1e-2)
-        self._layout = TSNE(**settings).fit(affinities=affinities, initialization=start)
+        self._layout = TSNE(**self._counted(settings)).fit(affinities=affinities, initialization=start)
+        self._layout.gradient_descent_params["callbacks"] = settings.get("callbacks")  # of newcomers nobody counts
         # openTSNE's `transform` centres the map's box in place. Done here, newcomers land in the map as it is shown.
         self._layout -= (self._layout.max(axis=0) + self._layout.min(axis=0)) / 2
         return np.array(self._layout, dtype=np.float64)
+
+    def _counted(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Settings with which openTSNE tells how far it is, if anybody looks on; its result is the same."""
+        if self._progress is None or "callbacks" in settings:
+            return settings
+        every, calls = 50, count(1)  # iterations, openTSNE's own
+        total = settings.get("early_exaggeration_iter", 250) // every + settings.get("n_iter", 500) // every
+        settings = {**settings, "callbacks_every_iters": every}
+        self._tick("layout", 0, total)
+        return {**settings, "callbacks": lambda *_: self._tick("layout", next(calls), total)}
 
     def _lay_out_anchors(self, anchors: Array) -> Array:
         from openTSNE import TSNE, initialization
@@ -220,6 +232,8 @@ class FedUMAP(FederatedMap):
             # Told that a graph without an index cannot place new records (`transform` does that without umap), and that
             # a part of umap which is not used here lacks TensorFlow.
             warnings.filterwarnings("ignore", module="umap")
+            # Parts that nothing connects are laid out apart, as they should be.
+            warnings.filterwarnings("ignore", message="Graph is not fully connected")
             from umap import UMAP
 
             layout = UMAP(**settings, precomputed_knn=(indices, distances)).fit_transform(estimate.left)

@@ -6,59 +6,56 @@
 
 The folder holds what the server has, and no record; with ``release="none"`` that is the billboard, and the
 places of records stay with the clients. Only a simulation, a run with seeded noise, may also leave what lies past the
-door, in ``simulation/``. report.html is for people. An error before anything was released leaves no folder; one after
-that leaves the ledger, because a spend must not be forgotten.
+door, in ``simulation/``. report.html is for people. An error before anything was released leaves no folder. One after
+that, an interruption, or a kill at any moment leaves a run that can go on: the ledger, because a spend must not be
+forgotten, and what `dpfedvis.unfinished` keeps next to the folder.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-import platform
-import shutil
-import subprocess
+import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import InvalidParameter, Ledger
+from accounting import Ledger
 from dpfedvis.billboard import Billboard, Density
 from dpfedvis.clustering import FedSpectralClustering
 from dpfedvis.config import RunConfig
 from dpfedvis.data import Dataset, FederatedData
-from dpfedvis.errors import DpfedvisError
-from dpfedvis.estimators import FederatedEstimator
+from dpfedvis.estimators import FederatedEstimator, Progress
 from dpfedvis.feddl import Callback
 from dpfedvis.federated_map import FederatedMap
 from dpfedvis.federation.outbox import write_arrays
 from dpfedvis.kernels import Array
 from dpfedvis.leave import leave, places_of
 from dpfedvis.pictures import write_density, write_views
+from dpfedvis.provenance import PROVENANCE, changes, provenance, read_provenance, write_provenance
 from dpfedvis.recorder import EMBEDDING, LEDGER, Recorder, write_text
 from dpfedvis.reporting.figures import draw_map
 from dpfedvis.reporting.statement import Statement
-
-CONFIG, PROVENANCE = "config.toml", "provenance.json"
-_PACKAGES = (
-    *("dpfedvis", "numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "pynndescent", "dp-accounting"),
-    *("matplotlib", "plotly"),
+from dpfedvis.run_folder import (
+    CONFIG,
+    FolderTaken,
+    FolderUnusable,
+    clear,
+    make,
+    refuse_taken,
+    refuse_views,
+    spent,
+    sweep,
 )
+from dpfedvis.unfinished import RunInterrupted, Unfinished, same_data, same_settings
 
-
-class FolderTaken(DpfedvisError):
-    """A folder that holds something already."""
-
-
-class FolderUnusable(DpfedvisError):
-    """A folder that cannot be made or written to."""
+__all__ = ["CONFIG", "PROVENANCE", "FolderTaken", "FolderUnusable", "Run", "execute", "provenance"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +69,16 @@ class Run:
         With all choices made.
     statement : Statement
     seconds : float
+        Since it was begun or, after an interruption, taken up again.
+    warnings : tuple of str
+        What a reader of the results should know.
     """
 
     folder: Path
     config: RunConfig
     statement: Statement
     seconds: float
+    warnings: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """Return the main facts, ready for JSON."""
@@ -93,6 +94,7 @@ class Run:
             "epsilon_in_scope": statement["epsilon_in_scope"],
             "delta": statement["delta"],
             "seconds": round(self.seconds, 3),
+            "warnings": list(self.warnings),
             "files": sorted(path.name for path in self.folder.iterdir()),
         }
 
@@ -103,88 +105,145 @@ def execute(
     callbacks: Sequence[Callback] = (),
     *,
     views: str | Path | None = None,
+    progress: Progress | None = None,
+    resume: bool = False,
 ) -> Run:
-    """Carry out a run and leave everything about it in a new folder.
+    """Carry out a run and leave everything about it in a folder.
 
     Parameters
     ----------
     config : RunConfig
     folder : path-like
-        Must be empty or not there yet.
+        Must be empty or not there yet, unless `resume` is set.
     callbacks : sequence of callables
         Called with (Round, Y) after each round.
     views : path-like, optional
         Where to draw each client's private view, with ``release="none"``: outside of `folder`, for views show records.
+    progress : callable, optional
+        Called with (stage, done, total) in the stages after the rounds.
+    resume : bool
+        Go on with the run in `folder`, which was interrupted. Its settings are those in the folder, and what `config`
+        does not leave open must agree; its data must be the same. What had been released is sent again, the same bytes,
+        and nothing is spent twice.
+
+    Notes
+    -----
+    A run may go on with another version of the code, with a warning. What was released before is kept, and everything
+    after passes the door: whatever the new code plans, the ledger charges it on top of what was spent, refuses what
+    does not fit, and lets no client release a quantity of a round a second time. So the guarantee holds; only the
+    result is of two versions.
     """
-    folder = Path(folder)
-    _refuse_taken(folder)
+    folder, views = Path(folder), None if views is None else Path(views)
+    unfinished = Unfinished(folder)
+    if resume:
+        config = same_settings(folder, config)
+        with unfinished.held():
+            return _carry_out(_taken_up(config, unfinished, views), unfinished, callbacks, progress)
+    order = _begun(config, unfinished, views)
+    with unfinished.held():
+        unfinished.forget()
+        return _carry_out(order, unfinished, callbacks, progress)
+
+
+@dataclass(frozen=True, eq=False)
+class _Order:
+    """A run that may be carried out: all that can be refused before anything is released has been."""
+
+    config: RunConfig
+    dataset: Dataset
+    fed: FederatedData
+    estimator: FederatedEstimator
+    views: Path | None
+    facts: dict[str, Any]
+    resumed: bool
+    warnings: tuple[str, ...] = ()
+
+
+def _begun(config: RunConfig, unfinished: Unfinished, views: Path | None) -> _Order:
+    unfinished.refuse_taken()
+    refuse_taken(unfinished.run)
     if views is not None:
-        _refuse_views(Path(views), folder, config)
+        refuse_views(views, unfinished.run, config)
+    return _ordered(config, views)
+
+
+def _taken_up(config: RunConfig, unfinished: Unfinished, views: Path | None) -> _Order:
+    facts = read_provenance(unfinished.run)
+    unfinished.refuse_to_go_on(facts)
+    order = _ordered(config, unfinished.views(views))
+    same_data(unfinished.run, facts, order.facts)
+    others = changes(facts, order.facts)
+    warning = f"{unfinished.run} went on with other code than it began with: {', '.join(others)}"
+    now = {key: order.facts[key] for key in ("started", "commit", "packages")}
+    facts["resumed"] = [*facts.get("resumed", ()), now]
+    return replace(order, facts=facts, resumed=True, warnings=(warning,) if others else ())
+
+
+def _ordered(config: RunConfig, views: Path | None) -> _Order:
     dataset = config.dataset()
     fed = config.federated(dataset)
     config = config.settled(fed)
-    estimator = config.estimator()
-    existed, viewed = folder.exists(), views is not None and Path(views).exists()
-    _make(folder)
-    started, clock = datetime.now(UTC), time.perf_counter()
+    facts = provenance(config, dataset, datetime.now(UTC))
+    return _Order(config, dataset, fed, config.estimator(), views, facts, resumed=False)
+
+
+def _carry_out(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callback], progress: Progress | None) -> Run:
+    folder, config, views = unfinished.run, order.config, order.views
+    existed, viewed, clock = folder.exists(), views is not None and views.exists(), time.perf_counter()
     try:
-        if views is not None:
-            _make(Path(views))
-        write_text(folder / CONFIG, config.to_toml())
-        write_text(folder / PROVENANCE, json.dumps(provenance(config, dataset, started), indent=2) + "\n")
-        with Ledger(folder / LEDGER, config.budget) as ledger:
-            statement = _fit(estimator, fed, dataset, config, folder, ledger, callbacks)
-        if views is not None and isinstance(estimator, FederatedMap):
-            write_views(Path(views), estimator, fed, config)
-    except BaseException:
-        if not _spent(folder / LEDGER):
-            _clear(folder, existed)
-            if views is not None and not viewed and Path(views).is_dir():
-                Path(views).rmdir()
+        for each in (folder, views):
+            if each is not None:
+                make(each)
+        sweep(folder)
+        unfinished.remember(views)
+        write_provenance(folder, order.facts)
+        write_text(folder / CONFIG, config.to_toml())  # last: from here on it is a run that can go on
+        statement = _fit(order, unfinished, callbacks, progress)
+        if views is not None and isinstance(order.estimator, FederatedMap):
+            write_views(views, order.estimator, order.fed, config)
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        write_provenance(folder, {**order.facts, "finished": finished})
+    except BaseException as error:
+        left = order.resumed or spent(folder / LEDGER)
+        if not left:
+            unfinished.remove()
+            clear(folder, existed)
+            if views is not None and not viewed and views.is_dir():
+                views.rmdir()
+        if isinstance(error, KeyboardInterrupt):
+            raise RunInterrupted(
+                f"go on with: dpfedvis run --out {shlex.quote(str(folder))} --resume"
+                if left
+                else "nothing was released, and nothing is left of the run"
+            ) from None
         raise
-    return Run(folder, config, statement, time.perf_counter() - clock)
+    unfinished.remove()
+    return Run(folder, config, statement, time.perf_counter() - clock, order.warnings)
 
 
-def _fit(
-    estimator: FederatedEstimator,
-    fed: FederatedData,
-    dataset: Dataset,
-    config: RunConfig,
-    folder: Path,
-    ledger: Ledger,
-    callbacks: Sequence[Callback],
-) -> Statement:
-    recorder = Recorder(folder, rounds=config.recorded_rounds)
-    estimator.watch(witness=recorder, callbacks=(recorder.landmarks, *callbacks), ledger=ledger)
-    try:
-        estimator.fit(fed)
-    finally:
-        recorder.close()
-    _write_map(folder, estimator, fed, config)
-    statement = estimator.statement_
-    write_text(folder / "statement.md", str(statement))
-    write_text(folder / "statement.json", statement.to_json() + "\n")
-    facts = {"release": config.release, "bounds": config.bounds, "image_shape": dataset.image_shape}
-    recorder.finish(estimator.feddl_, config.made_mechanism(), facts, _published(estimator))
-    leave(folder, estimator, fed, dataset.class_names, config)
-    return statement
-
-
-def provenance(config: RunConfig, dataset: Dataset, started: datetime) -> dict[str, Any]:
-    """Return versions, seed, commit and the hash of the data.
-
-    The hash belongs to whoever holds the data: it confirms a guess of the whole file, so do not publish it with a
-    private run.
-    """
-    return {
-        "started": started.isoformat(timespec="seconds"),
-        "seed": config.seed,
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
-        "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},
-        "commit": _commit(Path(__file__).parent),
-        "data": {"name": dataset.name, "sha256": dataset.sha256, "records": len(dataset.X)},
-    }
+def _fit(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callback], progress: Progress | None) -> Statement:
+    folder, config, estimator = unfinished.run, order.config, order.estimator
+    with Ledger(folder / LEDGER, config.budget) as ledger:
+        recorder = Recorder(folder, rounds=config.recorded_rounds, resume=ledger if order.resumed else None)
+        estimator.watch(
+            witness=recorder,
+            callbacks=(recorder.landmarks, *callbacks),
+            ledger=ledger,
+            checkpoint=unfinished.checkpoint,
+            progress=progress,
+        )
+        try:
+            estimator.fit(order.fed)
+        finally:
+            recorder.close()
+        _write_map(folder, estimator, order.fed, config)
+        statement = estimator.statement_
+        write_text(folder / "statement.md", str(statement))
+        write_text(folder / "statement.json", statement.to_json() + "\n")
+        facts = {"release": config.release, "bounds": config.bounds, "image_shape": order.dataset.image_shape}
+        recorder.finish(estimator.feddl_, config.made_mechanism(), facts, _published(estimator))
+        leave(folder, estimator, order.fed, order.dataset.class_names, config)
+        return statement
 
 
 def _write_map(folder: Path, estimator: FederatedEstimator, fed: FederatedData, config: RunConfig) -> None:
@@ -240,61 +299,3 @@ def _write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> N
     writer.writerow(columns)
     writer.writerows(rows)
     write_text(path, text.getvalue())
-
-
-def _refuse_taken(folder: Path) -> None:
-    if folder.is_dir() and any(folder.iterdir()):
-        what = "another run" if (folder / CONFIG).exists() else "other files"
-        raise FolderTaken(f"{folder} holds {what}; choose another folder")
-    if folder.exists() and not folder.is_dir():
-        raise FolderTaken(f"{folder} is a file; choose another folder")
-
-
-def _refuse_views(views: Path, folder: Path, config: RunConfig) -> None:
-    """Refuse a folder for private views before anything is released."""
-    if config.chosen_release != "none":
-        raise InvalidParameter("views", str(views), f"left out with release={config.chosen_release!r}")
-    if views.resolve().is_relative_to(folder.resolve()):
-        raise FolderTaken(f"{views} is in the folder of the run, and private views show records; choose another folder")
-    _refuse_taken(views)
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
-
-
-def _spent(path: Path) -> bool:
-    """Whether the ledger there has any entry."""
-    if not path.exists():
-        return False
-    with Ledger.read(path) as ledger:
-        return len(ledger) > 0
-
-
-def _clear(folder: Path, existed: bool) -> None:
-    shutil.rmtree(folder)
-    if existed:
-        folder.mkdir()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _commit(folder: Path) -> str | None:
-    """Commit of the code, with a mark if the code has changed since; None outside of a repository."""
-    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from accounting import Budget, Ledger
+from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.federation.outbox import CheckpointDamaged, read_arrays, write_arrays
 from dpfedvis.kernels import Array
@@ -70,14 +73,42 @@ class Snapshot:
             return cls(rounds, landmarks, state, stored["trace"], stored["step"], failures)
         except KeyError as error:
             raise CheckpointDamaged(f"{path} is damaged: it has no {error}") from error
+        except (TypeError, ValueError) as error:
+            raise CheckpointDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
 
 def claim(folder: Path, mark: str) -> None:
     """Make `folder` that of one run before anything is in it; an error if it is another run's."""
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "run.npz"
     if not path.exists():
         write_arrays(path, {"mark": np.array(mark)})
-    _check_mark(path, str(read_arrays(path).get("mark")), mark)
+    stored = read_arrays(path)
+    if "mark" not in stored:
+        raise CheckpointDamaged(f"{path} is damaged: it has no mark")
+    _check_mark(path, str(stored["mark"]), mark)
+
+
+def ledger_beside(folder: Path | None, ledger: Ledger | None, budget: Budget | None) -> Ledger:
+    """Return the ledger of a run: the one given, or a new one, which is a file where there is a checkpoint."""
+    if ledger is None:
+        return Ledger(None if folder is None else folder / "ledger.sqlite", budget)
+    if folder is not None and ledger.in_memory:
+        raise InvalidParameter("ledger", "in memory", "a file with a checkpoint, or what it released is forgotten")
+    return ledger
+
+
+def made_once(path: Path | None, make: Callable[[], dict[str, Array]]) -> dict[str, Array]:
+    """Return the arrays at `path`; make and keep them if there are none, or only make them without a path.
+
+    For what follows from released arrays by many operations, which another machine would round in another way: what
+    comes after it must not depend on where a run goes on.
+    """
+    if path is None:
+        return make()
+    if not path.exists():
+        write_arrays(path, make())
+    return read_arrays(path)
 
 
 def _check_mark(path: Path, found: str, mark: str) -> None:
@@ -85,6 +116,11 @@ def _check_mark(path: Path, found: str, mark: str) -> None:
         raise SnapshotMismatch(
             f"{path.parent} holds a run with other settings, clients or features; choose another folder"
         )
+
+
+def digest(*facts: object) -> str:
+    """Hash of public facts, by what they look like when printed."""
+    return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def fingerprint(settings: Any, *facts: object) -> str:

@@ -143,7 +143,7 @@ def test_clusters_instead_of_a_map(tmp_path: Path) -> None:
 def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
     line = ["run", "--data", "digits", "--out", "x", "--bounds", "0", "1"]
     given = vars(parser().parse_args(line))
-    assert set(given) - {"run", "json", "out"} == {"data", "bounds"}  # a flag that is not given sets nothing
+    assert set(given) - {"run", "json", "out", "resume"} == {"data", "bounds"}  # a flag that is not given sets nothing
     import argparse
 
     from dpfedvis.commands.run import add_settings

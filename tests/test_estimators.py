@@ -10,6 +10,7 @@ from dpfedvis import FederatedData
 from dpfedvis.estimators import FederatedEstimator, ReleaseUnavailable, as_new_records
 from dpfedvis.projections import clip_norms
 from dpfedvis.rows import DistanceRows, GramRows
+from dpfedvis.snapshot import SnapshotMismatch
 
 BUDGET = Budget(3.0, 1e-5)
 
@@ -44,7 +45,7 @@ class Rowed(FederatedEstimator):
     def fit(self, fed, y=None):
         rows = self.rows or DistanceRows()
         self._learn(fed, rows)
-        self.rows_ = self._release(rows, self.feddl_.clients)
+        self.rows_ = self._release(rows, self.feddl_.clients, self._outbox)
         return self
 
 
@@ -170,6 +171,33 @@ def test_the_statement_follows_the_ledger(fed):
     estimator._release(DistanceRows(), [estimator._newcomer(np.zeros((1, 3)), "c")])
     after = {line.what: line.clients for line in estimator.statement_.lines}
     assert (before["distance rows"], after["distance rows"]) == (2, 3)
+
+
+def test_a_fit_goes_on_from_its_checkpoint_and_spends_nothing_more(fed, tmp_path):
+    """With fresh noise: a second draw would show."""
+    settings = {"feddl": {"bounds": (0.0, 1.0), "noise": "system"}}
+    first = rowed(**settings).watch(checkpoint=tmp_path).fit(fed)
+    second = rowed(**settings).watch(checkpoint=tmp_path).fit(fed)
+    assert len(second.ledger_) == len(first.ledger_) == 2 * 3 + 2
+    np.testing.assert_array_equal(second.landmarks_, first.landmarks_)
+    for one, other in zip(first.rows_, second.rows_, strict=True):
+        np.testing.assert_array_equal(one, other)
+    # A client that joins later gets rows of its own, not those that are kept.
+    X = np.full((10, 3), 0.4)
+    (rows,) = second._release(DistanceRows(), [second._newcomer(X, "c")])
+    assert rows.shape == (10, 6)
+    assert not np.array_equal(rows, second.rows_[0])
+    for estimator in (first, second):
+        estimator.ledger_.close()
+
+
+@pytest.mark.parametrize("other", [{"rounds": 4}, {"release_share": 0.4}, {"rows": GramRows()}])
+def test_a_checkpoint_of_other_settings_is_refused(other, fed, tmp_path):
+    first = rowed().watch(checkpoint=tmp_path).fit(fed)
+    with pytest.raises(SnapshotMismatch, match="another folder"):
+        rowed(**other).watch(checkpoint=tmp_path).fit(fed)
+    assert len(first.ledger_) == 8
+    first.ledger_.close()
 
 
 def test_the_base_fits_nothing(fed):

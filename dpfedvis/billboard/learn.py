@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from dpfedvis.billboard.density import GridCounts
 from dpfedvis.billboard.subspace import SecondMoments, Subspace, principal_subspace
 from dpfedvis.data import FederatedData
 from dpfedvis.feddl import Callback, FedDL, FedDLResult
-from dpfedvis.federation import Door, Failure, Streams, Witness
+from dpfedvis.federation import Door, Failure, Outbox, Streams, Witness
 from dpfedvis.kernels import Array, Kernel
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.plan import RunPlan, plan_run
@@ -24,6 +25,7 @@ from dpfedvis.releases import Releases
 from dpfedvis.reporting.client_level import client_level_remark
 from dpfedvis.scale import Moments, ScaleHistogram
 from dpfedvis.setting import Setting
+from dpfedvis.snapshot import claim, fingerprint, ledger_beside, made_once
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 20, 500
 # Noise in a landmark, as a part of the radius that its records are clipped to, that still leaves it where it belongs.
@@ -125,6 +127,7 @@ class Learner:
         ledger: Ledger | None = None,
         witness: Witness | None = None,
         callbacks: Sequence[Callback] = (),
+        checkpoint: str | Path | None = None,
     ) -> Learned:
         """Learn subspace and landmarks.
 
@@ -132,23 +135,29 @@ class Learner:
         ----------
         fed : FederatedData
         ledger : Ledger, optional
-            By default a new one in memory.
-        witness, callbacks
-            As in `dpfedvis.feddl.FedDL.run`.
+            By default a new one in memory, or in the folder of the checkpoint.
+        witness, callbacks, checkpoint
+            As in `dpfedvis.feddl.FedDL.run`; what `Learned.releases` releases later is kept in the checkpoint too.
         """
         self._check(fed)
         plan = self.plan()
-        ledger = Ledger(None, self.budget) if ledger is None else ledger
+        folder = None if checkpoint is None else Path(checkpoint)
+        if folder is not None:
+            hidden = self.budget.adjacency == "add-remove"  # then every n_p is private
+            claim(folder, fingerprint(self, fed.n_clients if hidden else fed.records, fed.n_features))
+        ledger = ledger_beside(folder, ledger, self.budget)
         releases = Releases(
             fed,
             plan,
-            Door(ledger, witness),
+            Door(ledger, witness, once=folder is not None),
             Streams(self.seed),
             self._denominators(fed),
             self._weights(fed),
             self.noise,
+            outbox=None if folder is None else Outbox(folder / "outbox"),
         )
-        subspace, failures = self._subspace(releases)
+        found, failures = self._subspace(releases)
+        subspace = Subspace(**made_once(folder and folder / "subspace.npz", lambda: dict(vars(found))))
         landmarks = self.landmarks or landmarks_for(self._landmark_noise(releases, plan), len(subspace.variances))
         generator = Streams(self.seed).generator("billboard start")
         start = generator.standard_normal((landmarks, len(subspace.variances))) * np.sqrt(subspace.variances)
@@ -166,7 +175,13 @@ class Learner:
             noise=self.noise,
             seed=self.seed,
         )
-        result = feddl.run(fed.transformed(subspace.coordinates), ledger=ledger, witness=witness, callbacks=callbacks)
+        result = feddl.run(
+            fed.transformed(subspace.coordinates),
+            ledger=ledger,
+            witness=witness,
+            callbacks=callbacks,
+            checkpoint=folder and folder / "landmarks",
+        )
         return Learned(subspace, result, releases, plan, tuple(failures))
 
     def plan(self) -> RunPlan:

@@ -53,13 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from dpfedvis.recorder import write_text
     from dpfedvis.reporting.demo_page import demo_page
-    from dpfedvis.runs import FolderTaken, FolderUnusable
+    from dpfedvis.run_folder import FolderUnusable, refuse_taken
 
     out, started = Path(arguments.out), time.perf_counter()
-    if out.exists() and not out.is_dir():
-        raise FolderTaken(f"{out} is a file; choose another folder")
-    if out.is_dir() and any(out.iterdir()):
-        raise FolderTaken(f"{out} holds other files; choose another folder")
+    refuse_taken(out)
     configs = plan(arguments)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

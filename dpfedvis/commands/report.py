@@ -33,7 +33,7 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from dpfedvis.leave import leave_report
-    from dpfedvis.runs import FolderUnusable
+    from dpfedvis.run_folder import FolderUnusable
 
     try:
         path = leave_report(arguments.folder)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +23,12 @@ statement.md and .json, uploads/ (what passed the door) and provenance.json; wit
 billboard.png. No record gets into it. report.html is a page about all of it, and figures/ has its figures as PNG and
 SVG. A run with seeded noise is a simulation, and leaves scores and the place and label of every record in simulation/,
 which nobody would see in a real federation; --no-evaluate leaves that out, and so does real noise.
+
+A run that was interrupted after its first release, by Ctrl-C (exit code 130) or a crash, goes on with
+"dpfedvis run --out FOLDER --resume". It keeps its settings, which need not be given again, and needs the same data.
+What was released is sent again, the same bytes, and nothing is spent twice. Until the run is finished,
+FOLDER.unfinished holds what its clients keep at home for that: uploads that nobody has seen yet, and records as input
+perturbation left them. It is not for publishing, and is deleted at the end. A finished run does not go on (exit 2).
 """
 
 
@@ -35,6 +43,8 @@ def add_parser(subparsers: Any) -> None:
         argument_default=argparse.SUPPRESS,  # a flag that is not given must not override the file
     )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="where to leave the run; new or empty")
+    parser.add_argument("--resume", action="store_true", default=False, help="go on with the unfinished run in --out; "
+                        "settings that are given must be its own")  # fmt: skip
     parser.add_argument("--config", metavar="FILE.toml", help="settings by name; flags win over them")
     parser.add_argument("--views", metavar="FOLDER", help="draw each client's private view of a billboard there; not "
                         "in the run's folder, for views show records")  # fmt: skip
@@ -103,27 +113,36 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from dpfedvis.callbacks import ProgressBar
+    from pathlib import Path
+
+    from dpfedvis.callbacks import ProgressBar, StageBars
     from dpfedvis.mechanisms import mechanism
     from dpfedvis.runs import execute
+    from dpfedvis.unfinished import stored_settings
 
-    given = config_of(arguments)
-    bar = ProgressBar(mechanism(given.chosen_mechanism).uploads(given.rounds))
-    done = execute(given, arguments.out, (bar,), views=getattr(arguments, "views", None))
+    given = config_of(arguments, stored_settings(Path(arguments.out)) if arguments.resume else {})
+    bar, stages = ProgressBar(mechanism(given.chosen_mechanism).uploads(given.rounds)), StageBars()
+    views = getattr(arguments, "views", None)
+    try:
+        done = execute(given, arguments.out, (bar,), views=views, progress=stages, resume=arguments.resume)
+    finally:
+        bar.close()
+        stages.close()
+    for warning in done.warnings:
+        print(f"dpfedvis: warning: {warning}", file=sys.stderr)
     summary = {**done.summary(), "chosen": chosen(given, done.config)}
     print(json.dumps(summary, indent=2) if arguments.json else _page(done, summary))
     return 0
 
 
-def config_of(arguments: argparse.Namespace) -> RunConfig:
-    """Return the settings of the file, if any, with those of the flags over them."""
+def config_of(arguments: argparse.Namespace, stored: Mapping[str, Any]) -> RunConfig:
+    """Return the settings of the flags, over those of the file, if any, over those of the run to go on with."""
     from dpfedvis.config import RunConfig, read_toml
 
-    values = {
-        key: value for key, value in vars(arguments).items() if key not in ("out", "views", "config", "json", "run")
-    }
+    others = ("out", "views", "config", "json", "run", "resume")
+    values = {key: value for key, value in vars(arguments).items() if key not in others}
     file = getattr(arguments, "config", None)
-    return RunConfig.from_mapping({**({} if file is None else read_toml(file)), **values})
+    return RunConfig.from_mapping({**stored, **({} if file is None else read_toml(file)), **values})
 
 
 def chosen(given: RunConfig, settled: RunConfig) -> dict[str, Any]:

@@ -122,14 +122,11 @@ class Federation:
 
     def _uploads(self, Y: Array, round: int) -> list[Upload]:
         """Return what is fit for the door; kept only once it is known that the round goes on with it."""
-        what = self._mechanism.what
-        kept = None if self._outbox is None else self._outbox.find(what, round)
-        if kept is not None:
-            return [replace(upload, again=True) for upload in kept]
-        good = self._usable(self._pool.uploads(Y, round), round)
-        if self._outbox is not None:
-            self._outbox.keep(what, round, good)
-        return good
+
+        def make() -> list[Upload]:
+            return self._usable(self._pool.uploads(Y, round), round)
+
+        return make() if self._outbox is None else self._outbox.once(self._mechanism.what, round, make)
 
     def _usable(self, answers: Sequence[Upload | Failure | None], round: int) -> list[Upload]:
         shape = self._mechanism.shape(self._setting)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -39,6 +40,15 @@ class Outbox:
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
+
+    def once(self, what: str, round: int, make: Callable[[], list[Upload]]) -> list[Upload]:
+        """Return the uploads of a round: those kept here, to be sent again, or else new ones, kept from now on."""
+        kept = self.find(what, round)
+        if kept is not None:
+            return [replace(upload, again=True) for upload in kept]
+        made = make()
+        self.keep(what, round, made)
+        return made
 
     def keep(self, what: str, round: int, uploads: Sequence[Upload]) -> None:
         """Write the uploads of a round to disk, and drop those of the rounds before it."""
@@ -78,9 +88,9 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read all of an NPZ file; `CheckpointDamaged` if it is not whole."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return dict(stored)
-    except (OSError, EOFError, BadZipFile, ValueError) as error:
+    except (OSError, EOFError, BadZipFile, TypeError, ValueError) as error:
         raise CheckpointDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
 

@@ -22,10 +22,12 @@ from accounting import Ledger
 from dpfedvis.billboard import Density, Grid
 from dpfedvis.config import RunConfig
 from dpfedvis.kernels import Array
+from dpfedvis.provenance import PROVENANCE
 from dpfedvis.recorder import EMBEDDING, LANDMARKS, LEDGER, RecordingError
 from dpfedvis.recording import Recording
 from dpfedvis.reporting.certified import Certified, certified
 from dpfedvis.reporting.spending import Step, best_guess, privacy_curve, spending
+from dpfedvis.run_folder import CONFIG
 
 SIMULATION, SCORES, PLACES, TRACE = "simulation", "scores.json", "places.npz", "trace.csv"
 TRACE_COLUMNS = ["round", "step", "change"]
@@ -182,8 +184,6 @@ def number(value: float | str | None) -> float:
 
 
 def _files(folder: Path) -> dict[str, Any]:
-    from dpfedvis.runs import CONFIG, PROVENANCE  # which writes them, and calls this
-
     config = RunConfig.from_toml(folder / CONFIG)
     statement = json.loads((folder / "statement.json").read_text(encoding="utf-8"))
     shown = config.evaluate and is_simulation(config, statement)

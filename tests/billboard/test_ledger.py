@@ -22,6 +22,7 @@ from dpfedvis.mechanisms import (
     MeanEmbedding,
     VariablePerturbation,
 )
+from dpfedvis.snapshot import SnapshotMismatch
 
 KINDS = {
     "k-means": KMeans,
@@ -339,3 +340,28 @@ def test_a_class_of_its_own_needs_labels(fed, map_of):
     with pytest.raises(InvalidParameter, match="labels"):
         map_of(billboard={**DENSITY, "classes": (0, 1)}).watch(ledger=ledger).fit(bare)
     assert len(ledger) == 0
+
+
+def test_a_billboard_goes_on_from_its_checkpoint(fed, map_of, watching, tmp_path):
+    """With fresh noise: every stage sends the bytes that it sent before, and nothing is spent twice."""
+    runs, settings = [], {"feddl": {"noise": "system"}, "billboard": DENSITY}
+    for _ in range(2):
+        seen = watching()
+        estimator = map_of(**settings).watch(witness=seen, checkpoint=tmp_path).fit(fed)
+        runs.append((estimator, seen))
+    (first, before), (second, after) = runs
+    assert len(second.ledger_) == len(first.ledger_)
+    sent = dict(zip(before.events, before.values, strict=True))
+    for events, values in zip(after.events, after.values, strict=True):
+        np.testing.assert_array_equal(values, sent[events])
+    assert {events[0].what for events in after.events} == {"scale histogram", "moments", "second moments", "density"}
+    for name in ("centre", "axes", "variances"):
+        np.testing.assert_array_equal(getattr(second.board_.subspace, name), getattr(first.board_.subspace, name))
+    np.testing.assert_array_equal(second.board_.places, first.board_.places)
+    np.testing.assert_array_equal(second.density_.shares, first.density_.shares)
+    with pytest.raises(SnapshotMismatch):
+        map_of(n_landmarks=21, **settings).watch(checkpoint=tmp_path).fit(fed)
+    with pytest.raises(InvalidParameter, match="ledger must be a file with a checkpoint"):
+        map_of().watch(checkpoint=tmp_path / "other", ledger=Ledger(None, Budget(1.0, 1e-5))).fit(fed)
+    for estimator, _ in runs:
+        estimator.ledger_.close()

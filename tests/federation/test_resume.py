@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,11 +17,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from accounting import Budget, BudgetExceeded, Ledger
+from accounting import Budget, BudgetExceeded, InvalidParameter, Ledger
 from dpfedvis.callbacks import EarlyStop
 from dpfedvis.data import FederatedData
 from dpfedvis.feddl import FedDL
-from dpfedvis.federation import Workers, outbox
+from dpfedvis.federation import CheckpointDamaged, Door, ReleasedTwice, Workers, outbox
 from dpfedvis.mechanisms import MECHANISMS, GradientPerturbation
 from dpfedvis.snapshot import SnapshotMismatch
 from dpfedvis.trace import as_array
@@ -183,6 +184,82 @@ def test_other_data_in_the_same_folder_are_refused(configure, fed, tmp_path):
     fewer = FederatedData([client.X[1:] for client in fed.clients])
     with pytest.raises(SnapshotMismatch):
         configure().run(fewer, checkpoint=tmp_path)
+
+
+def interrupted(config, fed, folder, monkeypatch, at, after=True):
+    """Run until the k-th write to disk."""
+    saboteur = Saboteur(monkeypatch)
+    saboteur.arm(at, after)
+    with pytest.raises(Crash):
+        config.run(fed, checkpoint=folder)
+    saboteur.arm(None, False)
+
+
+def test_a_second_draw_is_refused_and_named(configure, fed, tmp_path, monkeypatch):
+    """Without the bytes that were accounted for, new noise would be a second release."""
+    config = configure(noise="system")
+    interrupted(config, fed, tmp_path, monkeypatch, at=6)  # the second round is in the ledger
+    (kept,) = (tmp_path / "outbox").iterdir()
+    kept.unlink()
+    seen = []
+    with pytest.raises(ReleasedTwice, match=r"client-0 has released its gradient of round 2 already") as caught:
+        config.run(fed, checkpoint=tmp_path, witness=lambda events, values: seen.append(events))
+    assert (caught.value.client, caught.value.what, caught.value.round) == ("client-0", "gradient", 2)
+    assert not seen
+    with Ledger.read(tmp_path / "ledger.sqlite") as ledger:
+        assert len(ledger) == 6
+
+
+def test_a_door_of_one_run_lets_a_release_pass_once(make_upload):
+    values = np.zeros((2, 3))
+    door = Door(Ledger(None, Budget(2.0, 1e-5)), once=True)
+    first, other = make_upload(values), make_upload(values, client="client-1")
+    door.release([first], values.shape)
+    for uploads in ([first], [other, first], [make_upload(values, mu=0.2)]):
+        with pytest.raises(ReleasedTwice):
+            door.release(uploads, values.shape)
+    assert len(door.ledger) == 1  # nor did the other one pass
+    door.release([make_upload(values, again=True)], values.shape)
+    door.release([other], values.shape)
+    door.release([make_upload(values, round=2)], values.shape)
+    door.release([make_upload(values, what="moments")], values.shape)
+    assert len(door.ledger) == 4
+    # Another door of the same ledger knows as much.
+    with pytest.raises(ReleasedTwice):
+        Door(door.ledger, once=True).release([other], values.shape)
+
+
+@pytest.mark.parametrize("name", ["run.npz", "snapshot.npz", "outbox/gradient-000002.npz"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "other"])
+def test_a_damaged_checkpoint_is_named_and_left_alone(name, damage, configure, fed, tmp_path, monkeypatch):
+    interrupted(configure(), fed, tmp_path, monkeypatch, at=6)
+    path = tmp_path / name
+    if damage == "other":
+        np.savez(path, something=np.zeros(3))
+    else:
+        path.write_bytes(path.read_bytes()[:-40] if damage == "cut" else b"")
+    before = path.read_bytes()
+    with pytest.raises(CheckpointDamaged, match=re.escape(f"{path} is damaged")):
+        configure().run(fed, checkpoint=tmp_path)
+    assert path.read_bytes() == before
+    with Ledger.read(tmp_path / "ledger.sqlite") as ledger:
+        assert len(ledger) == 6
+
+
+def test_a_ledger_in_memory_does_not_go_with_a_checkpoint(configure, fed, tmp_path):
+    """It ends with the process, and what was released would be forgotten."""
+    with pytest.raises(InvalidParameter, match="ledger must be a file with a checkpoint"):
+        configure().run(fed, ledger=Ledger(None, Budget(2.0, 1e-5)), checkpoint=tmp_path)
+
+
+def test_a_ledger_that_lacks_a_finished_round_is_refused(configure, fed, tmp_path):
+    configure().run(fed, checkpoint=tmp_path, callbacks=[EarlyStop(1e9, patience=2)]).ledger.close()
+    for path in tmp_path.glob("ledger.sqlite*"):
+        path.unlink()
+    with pytest.raises(SnapshotMismatch, match="the ledger has no gradient of round 1, which was released"):
+        configure().run(fed, checkpoint=tmp_path)
+    with Ledger.read(tmp_path / "ledger.sqlite") as ledger:
+        assert len(ledger) == 0
 
 
 # The same with a process that is really killed

@@ -1,0 +1,88 @@
+"""Where a run comes from: versions, seed, commit, the hash of its data; and whether those are still the same."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from collections.abc import Mapping
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from dpfedvis.config import RunConfig
+from dpfedvis.data import Dataset
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.recorder import write_text
+
+PROVENANCE = "provenance.json"
+_PACKAGES = (
+    *("dpfedvis", "numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "pynndescent", "dp-accounting"),
+    *("matplotlib", "plotly"),
+)
+
+
+class UnreadableProvenance(DpfedvisError):
+    """A file that does not say where a run comes from."""
+
+
+def provenance(config: RunConfig, dataset: Dataset, started: datetime) -> dict[str, Any]:
+    """Return versions, seed, commit and the hash of the data.
+
+    The hash belongs to whoever holds the data: it confirms a guess of the whole file, so do not publish it with a
+    private run.
+    """
+    return {
+        "started": started.isoformat(timespec="seconds"),
+        "seed": config.seed,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},
+        "commit": _commit(Path(__file__).parent),
+        "data": {"name": dataset.name, "sha256": dataset.sha256, "records": len(dataset.X)},
+    }
+
+
+def write_provenance(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write the facts to a run's folder."""
+    write_text(folder / PROVENANCE, json.dumps(facts, indent=2) + "\n")
+
+
+def read_provenance(folder: Path) -> dict[str, Any]:
+    """Return the facts of a run's folder."""
+    path = folder / PROVENANCE
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(facts["data"]["sha256"], str) or not isinstance(facts["packages"], dict):
+            raise TypeError("its facts are not of the kind they should be")
+    except OSError as error:
+        raise UnreadableProvenance(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UnreadableProvenance(f"{path} is damaged ({type(error).__name__}: {error})") from error
+    return facts
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Name what runs the code that is another than before: its commit, Python, packages."""
+    facts = [(name, before.get(name), now.get(name)) for name in ("commit", "python", "machine")]
+    old, new = before["packages"], now["packages"]
+    facts += [(name, old.get(name), new.get(name)) for name in sorted({*old, *new})]
+    return [f"{name} was {was}, is {is_now}" for name, was, is_now in facts if was != is_now]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit(folder: Path) -> str | None:
+    """Commit of the code, with a mark if the code has changed since; None outside of a repository."""
+    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -102,6 +102,9 @@ class RunConfig:
     seed : int
     recorded_rounds : int, optional
         Keep the uploads of the first so many rounds only; all by default.
+    evaluate : bool
+        Whether a simulation, a run with seeded noise, also leaves scores and the place and label of every record. A run
+        with real noise never does.
     """
 
     data: str
@@ -151,6 +154,7 @@ class RunConfig:
     jobs: int = 2
     seed: int = 0
     recorded_rounds: int | None = None
+    evaluate: bool = True
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -93,7 +93,7 @@ CHECKS: dict[str, _Check] = {
     "start": _among("uniform", "normal", "mean"),
     "bounds": _bounds,
     "gamma": _gamma,
-    "density": _switch,
+    **dict.fromkeys(("density", "evaluate"), _switch),
     "classes": _classes,
     "seed": _seed,
     "recorded_rounds": _seed,

@@ -19,7 +19,7 @@ from dpfedvis.recorder import write_text
 PROVENANCE = "provenance.json"
 _PACKAGES = (
     *("dpfedvis", "numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "pynndescent", "dp-accounting"),
-    "matplotlib",
+    *("matplotlib", "plotly"),
 )
 
 

@@ -67,7 +67,7 @@ def clear(folder: Path, existed: bool) -> None:
 
 def sweep(folder: Path) -> None:
     """Delete what a kill has left of files that were being written."""
-    for path in folder.glob("*.tmp"):
+    for path in folder.rglob("*.tmp"):
         path.unlink()
     for path in folder.glob(".ledger.sqlite-*"):
         shutil.rmtree(path)

@@ -2,11 +2,13 @@
 
     config.toml  provenance.json  ledger.sqlite  uploads/  public.json  landmarks.npz
     embedding.npz  embedding.csv  statement.md  statement.json  map.png  density.npz  billboard.png
+    trace.csv  report.html  figures/  simulation/
 
 The folder holds what the server has, and no record; with ``release="none"`` that is the billboard, and the
-places of records stay with the clients. An error before anything was released leaves no folder. One after that, an
-interruption, or a kill at any moment leaves a run that can go on: the ledger, because a spend must not be forgotten,
-and what `dpfedvis.unfinished` keeps next to the folder.
+places of records stay with the clients. Only a simulation, a run with seeded noise, may also leave what lies past the
+door, in ``simulation/``. report.html is for people. An error before anything was released leaves no folder. One after
+that, an interruption, or a kill at any moment leaves a run that can go on: the ledger, because a spend must not be
+forgotten, and what `dpfedvis.unfinished` keeps next to the folder.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from dpfedvis.feddl import Callback
 from dpfedvis.federated_map import FederatedMap
 from dpfedvis.federation.outbox import write_arrays
 from dpfedvis.kernels import Array
+from dpfedvis.leave import leave, places_of
 from dpfedvis.pictures import write_density, write_views
 from dpfedvis.provenance import PROVENANCE, changes, provenance, read_provenance, write_provenance
 from dpfedvis.recorder import EMBEDDING, LEDGER, Recorder, write_text
@@ -239,6 +242,7 @@ def _fit(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callback], p
         write_text(folder / "statement.json", statement.to_json() + "\n")
         facts = {"release": config.release, "bounds": config.bounds, "image_shape": order.dataset.image_shape}
         recorder.finish(estimator.feddl_, config.made_mechanism(), facts, _published(estimator))
+        leave(folder, estimator, order.fed, order.dataset.class_names, config)
         return statement
 
 
@@ -256,9 +260,9 @@ def _write_map(folder: Path, estimator: FederatedEstimator, fed: FederatedData, 
             write_density(folder, board, density, config)
     elif isinstance(estimator, FedSpectralClustering):
         labels = estimator.labels_
-        write_arrays(folder / EMBEDDING, {"labels": labels})
+        spectral = places_of(estimator)
+        write_arrays(folder / EMBEDDING, {"labels": labels, "spectral": spectral})
         _write_table(folder / "embedding.csv", ["client", "record", "cluster"], _rows(fed, labels[:, None]))
-        spectral = np.pad(estimator.spectral_, ((0, 0), (0, 2)))[:, :2]
         draw_map(spectral, labels, title, "cluster", folder / "map.png")
     else:
         embedding: Array = estimator.embedding_

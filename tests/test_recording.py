@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import shutil
 import sqlite3
 from dataclasses import replace
@@ -34,6 +36,7 @@ BASE = RunConfig(
     mechanism="gradient",
     epsilon=2,
     release="noisy",
+    evaluate=False,  # what lies past the door has a folder of its own, and is tested with the page
 )
 
 
@@ -155,6 +158,11 @@ def arrays_in(folder: Path) -> list[tuple[str, Array]]:
         elif path.suffix == ".csv":
             lines = [line.split(",")[2:] for line in path.read_text().splitlines()[1:]]
             found.append((path.name, np.array(lines, dtype=np.float64)))
+        elif path.suffix == ".html":
+            packed = re.findall(r'"dtype":"(\w+)","bdata":"([^"]*)"', path.read_text())
+            columns = [np.frombuffer(base64.b64decode(data), f"<{kind}") for kind, data in packed]
+            found += [(f"{path.name}:{length}", np.column_stack([each for each in columns if len(each) == length]))
+                      for length in {len(each) for each in columns}]  # fmt: skip
     return found
 
 
@@ -163,7 +171,9 @@ def test_a_private_run_holds_no_record(private: Path) -> None:
     known = {path.name for path in private.rglob("*") if path.is_file()}
     assert known == {
         "config.toml", "provenance.json", "ledger.sqlite", "index.jsonl", "values.bin", "public.json", "landmarks.npz",
-        "embedding.npz", "embedding.csv", "statement.md", "statement.json", "map.png",
+        "embedding.npz", "embedding.csv", "statement.md", "statement.json", "map.png", "trace.csv", "report.html",
+        *(f"{name}.{kind}" for name in ("map", "budget", "accountants", "delta", "convergence")
+          for kind in ("png", "svg")),
     }  # fmt: skip
     records = BASE.federated().pooled()[0]
     everything = b"".join(path.read_bytes() for path in private.rglob("*") if path.is_file())
@@ -173,7 +183,9 @@ def test_a_private_run_holds_no_record(private: Path) -> None:
             # Not even a part of one: 16 of 64 values in a row, unless they are all alike.
             part = record[24:40].astype(kind)
             assert len(set(part)) < 4 or part.tobytes() not in everything
-    for name, values in arrays_in(private):
+    numbers = arrays_in(private)
+    assert any(name.startswith("report.html") and len(values) == len(records) for name, values in numbers)
+    for name, values in numbers:
         if values.ndim == 2 and len(values) == len(records):
             assert determination(values, records) < 0.3, name
     recording = Recording.read(private)
@@ -205,6 +217,8 @@ def test_of_a_billboard_the_server_has_landmarks_and_no_place_of_a_record(
         assert place.tobytes() not in everything
         assert place.astype(np.float32).tobytes() not in everything
         assert repr(float(place[0])).encode() not in everything
+    shown = [values for name, values in arrays_in(tmp_path / "run") if name.startswith("report.html")]
+    assert {len(values) for values in shown} == {len(estimator.board_.places)}  # anchors, and nothing else
     # What was learned in the subspace is there as points among the records too.
     last = max(recording.trajectory)
     np.testing.assert_allclose(recording.trajectory[last], recording.landmarks, rtol=1e-5, atol=1e-6)

@@ -20,7 +20,9 @@ examples:
 
 The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
 statement.md and .json, uploads/ (what passed the door) and provenance.json; with --density also density.npz and
-billboard.png. No record gets into it.
+billboard.png. No record gets into it. report.html is a page about all of it, and figures/ has its figures as PNG and
+SVG. A run with seeded noise is a simulation, and leaves scores and the place and label of every record in simulation/,
+which nobody would see in a real federation; --no-evaluate leaves that out, and so does real noise.
 
 A run that was interrupted after its first release, by Ctrl-C (exit code 130) or a crash, goes on with
 "dpfedvis run --out FOLDER --resume". It keeps its settings, which need not be given again, and needs the same data.
@@ -105,6 +107,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     privacy.add_argument("--sampling-rate", type=float, help="Poisson sampling rate q of records")
     privacy.add_argument("--public-records", type=int, help="public stand-in for n_p under add-remove")
     privacy.add_argument("--recorded-rounds", type=int, help="record uploads of the first so many rounds only")
+    parser.add_argument("--no-evaluate", dest="evaluate", action="store_false", default=argparse.SUPPRESS, help="in a "
+                        "simulation, do not look past the door for scores and labels")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

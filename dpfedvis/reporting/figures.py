@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfedvis.kernels import Array
+from dpfedvis.reporting.palette import looks
 
 
 def save_png(figure: Any, path: Path) -> None:
@@ -16,6 +17,18 @@ def save_png(figure: Any, path: Path) -> None:
     temporary = path.with_name(path.name + ".tmp")
     figure.savefig(temporary, format="png", dpi=120, metadata={"Software": None})
     temporary.replace(path)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write PATH.png and PATH.svg, each whole or not at all, and the same for the same figure whenever it is drawn."""
+    from matplotlib import rc_context
+
+    save_png(figure, path.with_name(path.name + ".png"))
+    temporary = path.with_name(path.name + ".svg.tmp")
+    # Names inside an SVG are random and its date is today, unless told otherwise.
+    with rc_context({"svg.hashsalt": path.name}):
+        figure.savefig(temporary, format="svg", dpi=200, metadata={"Date": None, "Creator": None})
+    temporary.replace(path.with_name(path.name + ".svg"))
 
 
 def draw_map(places: Array, groups: NDArray[Any], title: str, legend: str, path: Path) -> None:
@@ -29,20 +42,25 @@ def draw_map(places: Array, groups: NDArray[Any], title: str, legend: str, path:
     title, legend : str
     path : Path
     """
-    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 6), layout="constrained")
     axes = figure.add_subplot()
     names, codes = np.unique(groups, return_inverse=True)
-    palette = colormaps["tab10" if len(names) <= 10 else "tab20" if len(names) <= 20 else "turbo"]
-    shades = palette(np.arange(len(names)) if len(names) <= 20 else np.linspace(0, 1, len(names)))
-    axes.scatter(places[:, 0], places[:, 1], s=max(0.5, min(12.0, 2e4 / len(places))), c=shades[codes], linewidths=0)
-    if len(names) <= 20:
-        for name, shade in zip(names, shades, strict=True):
-            axes.scatter([], [], s=20, color=[shade], label=str(name))
+    size = max(0.5, min(12.0, 2e4 / len(places)))
+    for code, (name, look) in enumerate(zip(names, looks(len(names)), strict=True)):
+        own = places[codes == code]
+        axes.scatter(own[:, 0], own[:, 1], s=size, c=look.light, marker=look.marker, linewidths=0)
+        if len(names) <= 20:
+            axes.scatter([], [], s=20, c=look.light, marker=look.marker, linewidths=0, label=plain(str(name)))
+    if 1 < len(names) <= 20:
         axes.legend(title=legend, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     axes.set_title(title)
     axes.set_xticks([])
     axes.set_yticks([])
     save_png(figure, path)
+
+
+def plain(text: str) -> str:
+    """Return text that matplotlib shows as it is: a dollar sign would begin a formula, and a first underscore hides."""
+    return (" " if text.startswith("_") else "") + text.replace("$", r"\$")

@@ -1,0 +1,250 @@
+"use strict";
+// Draws the figures that the page carries as JSON, in the colours of the reader's theme.
+(() => {
+  const figures = JSON.parse(document.getElementById("figures").textContent);
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  const coarse = matchMedia("(pointer: coarse)").matches;
+  const webgl = Boolean(document.createElement("canvas").getContext("webgl"));
+  const THEME = ["ink", "quiet", "grid", "accent", "soft", "warn", "panel", "rule"];
+  const CONFIG = {
+    responsive: true, displayModeBar: false, scrollZoom: false, // the page has buttons of its own, for every reader
+  };
+
+  const theme = () => {
+    const style = getComputedStyle(document.documentElement);
+    return Object.fromEntries(THEME.map((name) => ["@" + name, style.getPropertyValue("--" + name).trim()]));
+  };
+
+  // A copy of a value with the theme's colours in place of their names; other text is left as it is.
+  const coloured = (value, colours, isColour = false) => {
+    if (typeof value === "string") return isColour && value in colours ? colours[value] : value;
+    if (Array.isArray(value)) return value.map((each) => coloured(each, colours, isColour));
+    if (value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
+    return Object.fromEntries(
+      Object.entries(value).map(([key, each]) => [key, coloured(each, colours, key.endsWith("color"))]));
+  };
+
+  const unpack = ({ dtype, bdata }) => {
+    const bytes = Uint8Array.from(atob(bdata), (letter) => letter.charCodeAt(0));
+    return new { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array }[dtype](bytes.buffer);
+  };
+
+  const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+  const layoutOf = (own, colours) => {
+    const axis = {
+      automargin: true, gridcolor: "@grid", linecolor: "@rule", zerolinecolor: "@rule", tickfont: { color: "@quiet" },
+      title: { font: { color: "@quiet" } },
+    };
+    const merged = {
+      ...own,
+      xaxis: { ...axis, ...own.xaxis, title: { ...axis.title, ...own.xaxis?.title } },
+      yaxis: { ...axis, ...own.yaxis, title: { ...axis.title, ...own.yaxis?.title } },
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: "@ink" },
+      hoverlabel: { bgcolor: "@panel", bordercolor: "@soft", font: { color: "@ink" } },
+      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+      margin: own.margin ?? { l: 58, r: 20, t: 12, b: 46 },
+      showlegend: own.showlegend ?? false,
+      dragmode: own.dragmode ?? (coarse ? false : "zoom"), // on a touch screen a drag scrolls the page
+    };
+    return coloured(merged, colours);
+  };
+
+  const bare = { visible: false, showgrid: false, zeroline: false };
+  const mapLayout = (plot, colours, range) => layoutOf({
+    // A drag does what the reader has chosen, also after a change of colours.
+    ...(plot.layout && { dragmode: plot.layout.dragmode }),
+    uirevision: "kept",
+    xaxis: { ...bare, ...(range && { range: range[0] }) },
+    yaxis: { ...bare, scaleanchor: "x", ...(range && { range: range[1] }) },
+    margin: { l: 8, r: 8, t: 8, b: 8 },
+    hovermode: "closest",
+  }, colours);
+
+  const button = (text, pressed, action) => {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.textContent = text;
+    if (pressed !== null) made.setAttribute("aria-pressed", String(pressed));
+    made.addEventListener("click", () => action(made));
+    return made;
+  };
+
+  const label = (text, kind = "name") => {
+    const made = document.createElement("span");
+    made.className = kind;
+    made.textContent = text;
+    return made;
+  };
+
+  // Buttons of which one is pressed.
+  const choice = (names, chosen, act) => {
+    const buttons = names.map((name, number) => button(name, number === chosen, (pressed) => {
+      buttons.forEach((each) => each.setAttribute("aria-pressed", String(each === pressed)));
+      act(number);
+    }));
+    return buttons;
+  };
+
+  // Move the window by a part of its width, or scale it.
+  const shift = (plot, right, up, factor = 1) => {
+    const update = {};
+    for (const [name, by] of [["xaxis", right], ["yaxis", up]]) {
+      const [low, high] = plot.layout[name].range;
+      const middle = (low + high) / 2 + by * (high - low), half = ((high - low) / 2) * factor;
+      update[name + ".range"] = [middle - half, middle + half];
+    }
+    return Plotly.relayout(plot, update);
+  };
+
+  const windows = (plot, reset) => {
+    const made = [
+      button("+", null, () => shift(plot, 0, 0, 0.7)), button("−", null, () => shift(plot, 0, 0, 1 / 0.7)),
+      button("all", null, () => Plotly.relayout(plot, reset)),
+    ];
+    ["Zoom in", "Zoom out", "Show all"].forEach((name, number) => made[number].setAttribute("aria-label", name));
+    const modes = ["zoom", "pan"];
+    const drags = choice(["zooms", "moves"], coarse ? -1 : 0, (number) =>
+      Plotly.relayout(plot, { dragmode: modes[number] }));
+    const keys = {
+      ArrowLeft: [-0.15, 0], ArrowRight: [0.15, 0], ArrowUp: [0, 0.15], ArrowDown: [0, -0.15],
+      "+": [0, 0, 0.7], "-": [0, 0, 1 / 0.7],
+    };
+    plot.tabIndex = 0;
+    plot.addEventListener("keydown", (event) => {
+      if (!(event.key in keys) || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      shift(plot, ...keys[event.key]);
+    });
+    return [label("Zoom"), ...made, label("", "gap"), label("A drag"), ...drags];
+  };
+
+  // A map whose points are coloured by one of their groupings.
+  const points = (key, spec, plot) => {
+    const x = unpack(spec.x), y = unpack(spec.y), numbers = unpack(spec.numbers);
+    const groupings = spec.groupings.map((each) => ({ ...each, codes: unpack(each.codes) }));
+    const size = Math.max(2.5, Math.min(7, 260 / Math.sqrt(x.length)));
+    const words = (i) => [
+      `${spec.noun} ${numbers[i]}`,
+      ...groupings.map((each) => plain(/^\d/.test(each.names[each.codes[i]])
+        ? `${each.key} ${each.names[each.codes[i]]}` : each.names[each.codes[i]])),
+    ].join("<br>");
+    let chosen = groupings.length ? 0 : -1;
+    let hidden = new Set();
+
+    const traces = () => {
+      const grouping = groupings[chosen];
+      const count = grouping ? grouping.names.length : 1;
+      const parts = Array.from({ length: count }, () => []);
+      for (let i = 0; i < x.length; i++) parts[grouping ? grouping.codes[i] : 0].push(i);
+      return parts.map((part, number) => {
+        const look = grouping?.looks[number];
+        return {
+          type: spec.webgl && webgl ? "scattergl" : "scatter",
+          mode: "markers",
+          name: plain(grouping ? grouping.names[number] : spec.noun),
+          x: Float32Array.from(part, (i) => x[i]),
+          y: Float32Array.from(part, (i) => y[i]),
+          text: part.map(words),
+          hovertemplate: "%{text}<extra></extra>",
+          visible: !hidden.has(number),
+          marker: {
+            size, opacity: 0.85, symbol: look?.symbol ?? "circle",
+            color: look ? (scheme.matches ? look.dark : look.light) : theme()["@accent"],
+          },
+        };
+      });
+    };
+
+    const draw = () => Plotly.react(plot, traces(), mapLayout(plot, theme()), CONFIG);
+
+    const legend = () => {
+      const box = document.getElementById("legend-" + key);
+      const grouping = groupings[chosen];
+      box.replaceChildren(...(grouping ? grouping.names : []).map((name, number) => {
+        const look = grouping.looks[number];
+        const made = button("", true, (pressed) => {
+          if (!hidden.delete(number)) hidden.add(number);
+          pressed.setAttribute("aria-pressed", String(!hidden.has(number)));
+          Plotly.restyle(plot, { visible: !hidden.has(number) }, [number]);
+        });
+        const mark = label(look.glyph + " ", "mark");
+        mark.setAttribute("aria-hidden", "true");
+        mark.style.color = scheme.matches ? look.dark : look.light;
+        made.append(mark, name);
+        made.setAttribute("aria-pressed", String(!hidden.has(number)));
+        return made;
+      }));
+    };
+
+    const controls = document.getElementById("controls-" + key);
+    if (spec.compact) { // one of many: no buttons, but the keys work
+      windows(plot, {});
+      return draw;
+    }
+    if (groupings.length) {
+      const names = [...groupings.map((each) => each.key), "none"];
+      controls.append(label("Colour by"), ...choice(names, 0, (number) => {
+        chosen = number < groupings.length ? number : -1;
+        hidden = new Set();
+        legend();
+        draw();
+      }), label("", "gap"));
+    }
+    controls.append(...windows(plot, { "xaxis.autorange": true, "yaxis.autorange": true }));
+    return () => { legend(); return draw(); };
+  };
+
+  // Shares of records on a grid, under the anchors.
+  const density = (key, spec, plot) => {
+    const layers = spec.layers.map((each) => ({ ...each, z: unpack(each.z) }));
+    const side = Array.from({ length: spec.cells }, (_, i) => ((i + 0.5) / spec.cells * 2 - 1) * spec.half);
+    const x = unpack(spec.x), y = unpack(spec.y);
+    const range = [-spec.half, spec.half];
+    let chosen = 0, withAnchors = true;
+    const draw = () => {
+      const colours = theme();
+      const { z } = layers[chosen];
+      const rows = Array.from({ length: spec.cells }, (_, i) => z.subarray(i * spec.cells, (i + 1) * spec.cells));
+      const heat = {
+        type: "heatmap", x: side, y: side, z: rows.map((row) => Array.from(row)), zmin: 0,
+        colorscale: [[0, colours["@panel"]], [0.35, "#41a0c4"], [1, scheme.matches ? "#f4f1c9" : "#0b2f66"]],
+        colorbar: { thickness: 10, len: 0.6, title: { text: "%" }, outlinewidth: 0 },
+        hovertemplate: "%{z:.2f} % of all records<extra></extra>",
+      };
+      const dots = {
+        type: "scatter", mode: "markers", x, y, hoverinfo: "skip", visible: withAnchors,
+        marker: { size: 4, color: colours["@soft"], line: { width: 0.5, color: colours["@panel"] } },
+      };
+      return Plotly.react(plot, [heat, dots], mapLayout(plot, colours, [range, range]), CONFIG);
+    };
+    const controls = document.getElementById("controls-" + key);
+    if (layers.length > 1) {
+      controls.append(label("Show"), ...choice(layers.map((each) => each.name), 0, (number) => {
+        chosen = number;
+        draw();
+      }), label("", "gap"));
+    }
+    controls.append(button("anchors", true, (pressed) => {
+      withAnchors = !withAnchors;
+      pressed.setAttribute("aria-pressed", String(withAnchors));
+      draw();
+    }), label("", "gap"), ...windows(plot, { "xaxis.range": range.slice(), "yaxis.range": range.slice() }));
+    return draw;
+  };
+
+  const chart = (key, spec, plot) => () => {
+    const colours = theme();
+    return Plotly.react(plot, coloured(spec.data, colours), layoutOf(spec.layout, colours), CONFIG);
+  };
+
+  const kinds = { points, density, plot: chart };
+  const draws = Object.entries(figures).map(([key, spec]) =>
+    kinds[spec.kind](key, spec, document.getElementById("plot-" + key)));
+  const all = () => Promise.all(draws.map((draw) => draw()));
+  scheme.addEventListener("change", all);
+  // For whoever waits for the figures, such as a test.
+  all().then(() => { document.documentElement.dataset.drawn = "true"; });
+})();

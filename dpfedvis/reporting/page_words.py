@@ -1,0 +1,136 @@
+"""What a page says of a run in plain words, from its statement and settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dpfedvis.reporting.html_parts import Content, Html, escape, shown
+from dpfedvis.reporting.run_facts import RunFacts, is_simulation, number
+
+TRUSTED = {
+    "local": "each client adds the whole noise itself, and nobody has to be trusted",
+    "aggregate": "the server is trusted to see nothing but sums over clients",
+    "central": "the server is trusted to see exact uploads and to add the noise",
+}
+SCORE_NAMES = {
+    "ca": "class accuracy of {k}-NN in the map (CA)",
+    "ca_cross": "class accuracy of {k}-NN among other clients' records",
+    "npa": "neighbours kept among {k} (NPA)",
+    "nmi": "NMI of k-means in the map",
+    "ari": "ARI of k-means in the map",
+    "silhouette": "silhouette of the k-means labels",
+    "trustworthiness": "trustworthiness",
+    "continuity": "continuity",
+    "mmd": "MMD between records and landmarks (lower is better)",
+    "mmd_common": "MMD, at one kernel for all runs on the same records",
+    "certificate": "Nyström certificate by record (lower is better)",
+    "certificate_common": "Nyström certificate by record, at one kernel for all runs",
+}
+
+
+def what_was_made(facts: RunFacts) -> str:
+    """The run in one sentence."""
+    config = facts.config
+    made = {"tsne": "a t-SNE map", "umap": "a UMAP map", "clusters": f"{config.clusters} clusters"}[config.map]
+    stated = facts.statement["facts"]
+    landmarks = f" {stated['landmarks']}" if "landmarks" in stated else ""
+    return (
+        f"{config.clients} clients, whose records stay with them, learned{landmarks} landmarks together "
+        f"(mechanism {config.mechanism}), and from them came {made}."
+    )
+
+
+def what_epsilon_means(facts: RunFacts) -> Content:
+    """The headline in words."""
+    unit = "one record" if facts.statement["unit"] == "record" else "one client with all its records"
+    if math.isinf(facts.epsilon):
+        open_ = [line for line in facts.statement["releases"] if line["kind"] == "unprotected"]
+        named = "; ".join(f"<strong>{escape(line['what'])}</strong> ({escape(line['note'])})" for line in open_)
+        return Html(
+            f"ε is infinite, because something left the clients without protection: {named}. "
+            "No number bounds what can be learned of a record from it."
+        )
+    if facts.epsilon == 0:
+        return "Nothing that depends on a record left any client."
+    change = "replaced by any other" if facts.adjacency == "replace-one" else "taken away"
+    return (
+        f"Whoever sees all that left the clients, and knows everything but {unit}, can tell whether it was {change} in "
+        f"at most {100 * facts.guess:.1f} of 100 even guesses (50 is blind guessing)."
+    )
+
+
+def what_was_released(facts: RunFacts) -> str:
+    """What happened with the records themselves."""
+    if facts.config.release == "none":
+        return (
+            "Nothing was released of single records. The server published a map of protected landmarks, and each "
+            "client places its own records in it at home."
+        )
+    if facts.config.release == "noisy":
+        return "Each record left as a row of numbers with noise, inside the budget."
+    return "Each record left as a row of exact distances or kernel values to the landmarks."
+
+
+def what_the_budget_covers(facts: RunFacts) -> str | None:
+    """The budget, where it says less than one might think."""
+    budget = facts.statement["budget"]
+    if budget is None:
+        return "There was no budget."
+    text = f"The budget was ε = {shown(budget['epsilon'])} at δ = {shown(budget['delta'])}"
+    if budget["scope"] == "landmarks":
+        return (
+            f"{text} for the learning of the landmarks only, which is the paper's claim (Thm 6); within that scope "
+            f"ε = {shown(facts.in_scope)} was spent. End to end it says nothing."
+        )
+    return f"{text}, for everything that leaves a client."
+
+
+def what_noise_is_worth(facts: RunFacts) -> Content:
+    """The price of noise that guarantees nothing."""
+    nominal = number(facts.statement["nominal_epsilon"])
+    if math.isnan(nominal):
+        return None
+    return Html(
+        "The noise on the landmarks has a scale that depends on the data, so it guarantees nothing. Had the scale been "
+        f'public, it would have been worth <strong data-nominal-epsilon="{nominal!r}">ε = {shown(nominal)}</strong> at '
+        f"δ = {shown(facts.delta)}."
+    )
+
+
+def whether_simulated(facts: RunFacts) -> str:
+    """What kind of run it was."""
+    if is_simulation(facts.config, facts.statement):
+        return "All clients ran on one machine with seeded randomness: this is a simulation, not a release."
+    return "The noise came from the operating system and was kept nowhere."
+
+
+def score_name(key: str) -> str:
+    """Return the name of a score for people; a new one stands as it is."""
+    head, _, tail = key.rpartition("_")
+    if tail.isdigit() and head in SCORE_NAMES:
+        return SCORE_NAMES[head].format(k=tail)
+    return SCORE_NAMES.get(key, key)
+
+
+def run_facts(facts: RunFacts) -> dict[str, str]:
+    """Public facts, by name."""
+    config, stated = facts.config, facts.statement["facts"]
+    trusts = dict.fromkeys(line["trust"] for line in facts.statement["releases"] if line["sigma"] is not None)
+    return {
+        "clients": str(config.clients),
+        "landmarks": str(stated.get("landmarks", "–")),
+        "mechanism": str(config.mechanism),
+        "rounds": str(len(facts.trace)),
+        "release of records": str(config.release),
+        "trusted": ", ".join(trusts) or "whoever sees the uploads",
+        "source of noise": config.noise if trusts or stated.get("mechanism") != "none" else "no noise",
+        "seed": str(config.seed),
+    }
+
+
+def trusted(statement: Mapping[str, Any]) -> list[str]:
+    """Sentences on who is trusted, from the lines of a statement."""
+    found = dict.fromkeys(line["trust"] for line in statement["releases"] if line["sigma"] is not None)
+    return [f"Trust {name}: {TRUSTED[name]}." for name in found]

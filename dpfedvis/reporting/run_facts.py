@@ -1,0 +1,258 @@
+"""Everything that a page about a run says, read from the run's folder.
+
+What lies past the door, labels and places of records that only clients have, stands in ``simulation/``. It is read for
+a simulation only: a run with real noise has none of it, and if the sub-folder is there all the same, it is not opened.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Ledger
+from dpfedvis.billboard import Density, Grid
+from dpfedvis.config import RunConfig
+from dpfedvis.kernels import Array
+from dpfedvis.provenance import PROVENANCE
+from dpfedvis.recorder import EMBEDDING, LANDMARKS, LEDGER, RecordingError
+from dpfedvis.recording import Recording
+from dpfedvis.reporting.certified import Certified, certified
+from dpfedvis.reporting.spending import Step, best_guess, privacy_curve, spending
+from dpfedvis.run_folder import CONFIG
+
+SIMULATION, SCORES, PLACES, TRACE = "simulation", "scores.json", "places.npz", "trace.csv"
+TRACE_COLUMNS = ["round", "step", "change"]
+
+
+class StatementMismatch(RecordingError):
+    """A statement that says another ε than the ledger beside it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """A way of sorting points into named groups.
+
+    Parameters
+    ----------
+    names : tuple of str
+    codes : array of shape (n,)
+        Index of each point's name.
+    """
+
+    names: tuple[str, ...]
+    codes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, values: NDArray[Any], names_of: NDArray[np.str_] | None = None) -> Grouping:
+        """Sort by value: numbers by size, names in the order in which they first come.
+
+        Parameters
+        ----------
+        values : array of shape (n,)
+        names_of : array of str, optional
+            Names of the values 0, 1, …
+        """
+        names, first, codes = np.unique(values, return_index=True, return_inverse=True)
+        order = np.argsort(first) if values.dtype.kind == "U" else np.arange(len(names))
+        shown = names[order] if names_of is None or not len(names_of) else names_of[names]
+        return cls(tuple(str(name) for name in shown.tolist()), np.argsort(order)[codes.reshape(-1)])
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """Points of a map.
+
+    Parameters
+    ----------
+    places : array of shape (n, 2)
+    noun : str
+        What a point is: a record or an anchor.
+    groupings : mapping of str to Grouping
+        Ways to colour them; the first is shown first.
+    """
+
+    places: Array
+    noun: str
+    groupings: Mapping[str, Grouping]
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """What nobody sees in a real federation.
+
+    Parameters
+    ----------
+    cloud : Cloud
+        All records of all clients.
+    scores : mapping of str to float
+    """
+
+    cloud: Cloud
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class RunFacts:
+    """A finished run, ready to be shown.
+
+    Parameters
+    ----------
+    folder : Path
+    config : RunConfig
+    toml : str
+        The settings as they stand in the folder.
+    statement : mapping
+        As in statement.json.
+    words : str
+        The statement in full, Markdown.
+    provenance : mapping
+    epsilon, in_scope, delta : float
+        What the ledger says, end to end and in scope.
+    guess : float
+        See `dpfedvis.reporting.spending.best_guess`.
+    steps : tuple of Step
+    curve : tuple of (float, float)
+        (ε, δ) in scope.
+    trace : array of shape (rounds, 3)
+        Round, step, change; see `dpfedvis.trace.Round`.
+    cloud : Cloud
+        What the server has.
+    density : Density, optional
+    certificate : Certified, optional
+    simulation : Simulation, optional
+    """
+
+    folder: Path
+    config: RunConfig
+    toml: str
+    statement: Mapping[str, Any]
+    words: str
+    provenance: Mapping[str, Any]
+    epsilon: float
+    in_scope: float
+    delta: float
+    guess: float
+    steps: tuple[Step, ...]
+    curve: tuple[tuple[float, float], ...]
+    trace: Array
+    cloud: Cloud
+    density: Density | None
+    certificate: Certified | None
+    simulation: Simulation | None
+
+    @classmethod
+    def read(cls, folder: str | Path) -> RunFacts:
+        """Read the folder of a finished run."""
+        folder = Path(folder)
+        recording = Recording.read(folder)
+        try:
+            return cls(folder=folder, **_files(folder), **_ledger(folder), certificate=certified(recording))
+        except (OSError, EOFError, BadZipFile, KeyError, IndexError, TypeError, ValueError) as error:
+            if isinstance(error, RecordingError):
+                raise
+            raise RecordingError(f"{folder} holds a damaged run ({type(error).__name__}: {error})") from error
+
+    @property
+    def title(self) -> str:
+        """What was made of what."""
+        made = {"tsne": "Fed-tSNE map", "umap": "Fed-UMAP map", "clusters": "Clusters"}[self.config.map]
+        return f"{made} of {Path(self.config.data).name}"
+
+    @property
+    def adjacency(self) -> str:
+        """What neighbours differ in."""
+        return str(self.statement["adjacency"])
+
+
+def is_simulation(config: RunConfig, statement: Mapping[str, Any]) -> bool:
+    """Whether a run is a simulation by its settings and by every line of its statement."""
+    return config.noise == "seeded" and all(line["noise"] in ("seeded", "none") for line in statement["releases"])
+
+
+def number(value: float | str | None) -> float:
+    """Inverse of the statement's JSON: infinity is the string "inf"."""
+    return math.nan if value is None else float(value)
+
+
+def _files(folder: Path) -> dict[str, Any]:
+    config = RunConfig.from_toml(folder / CONFIG)
+    statement = json.loads((folder / "statement.json").read_text(encoding="utf-8"))
+    shown = config.evaluate and is_simulation(config, statement)
+    return {
+        "config": config,
+        "toml": (folder / CONFIG).read_text(encoding="utf-8"),
+        "statement": statement,
+        "words": (folder / "statement.md").read_text(encoding="utf-8"),
+        "provenance": json.loads((folder / PROVENANCE).read_text(encoding="utf-8")),
+        "trace": _trace(folder / TRACE),
+        "cloud": _cloud(folder, config),
+        "density": _density(folder / "density.npz"),
+        "simulation": _simulation(folder / SIMULATION) if shown else None,
+    }
+
+
+def _ledger(folder: Path) -> dict[str, Any]:
+    statement = json.loads((folder / "statement.json").read_text(encoding="utf-8"))
+    delta = float(statement["delta"])
+    with Ledger.read(folder / LEDGER) as ledger:
+        epsilon, in_scope = ledger.spent(delta, end_to_end=True), ledger.spent(delta)
+        steps = spending(ledger.events(), ledger.budget, delta)
+        curve, guess = privacy_curve(ledger), best_guess(ledger)
+    stated = number(statement["epsilon_end_to_end"])
+    if not math.isclose(stated, epsilon, rel_tol=1e-9, abs_tol=1e-12):
+        raise StatementMismatch(f"{folder}: the statement says ε = {stated:g}, and its ledger ε = {epsilon:g}")
+    if not curve:
+        curve = tuple((number(each), float(at)) for at, each in statement["curve"])
+    spent = {"epsilon": epsilon, "in_scope": in_scope, "delta": delta, "guess": guess}
+    return {**spent, "steps": steps, "curve": curve}
+
+
+def _trace(path: Path) -> Array:
+    with path.open(encoding="utf-8", newline="") as lines:
+        head, *lines_after = list(csv.reader(lines))
+    if head != TRACE_COLUMNS:
+        raise RecordingError(f"{path} is not a trace: it begins with {head}")
+    rows = [[float(value) for value in row] for row in lines_after]
+    return np.array(rows, dtype=np.float64).reshape(len(rows), 3)
+
+
+def _cloud(folder: Path, config: RunConfig) -> Cloud:
+    with (folder / "embedding.csv").open(encoding="utf-8", newline="") as lines:
+        head, *rows = list(csv.reader(lines))
+    if head[0] == "anchor":
+        with np.load(folder / LANDMARKS, allow_pickle=False) as stored:
+            return Cloud(stored["places"], "anchor", {})
+    clients = Grouping.of(np.array([row[0] for row in rows]))
+    with np.load(folder / EMBEDDING, allow_pickle=False) as stored:
+        if config.map == "clusters":
+            groups = {"cluster": Grouping.of(stored["labels"]), "client": clients}
+            return Cloud(stored["spectral"], "record", groups)
+        return Cloud(stored["embedding"], "record", {"client": clients})
+
+
+def _density(path: Path) -> Density | None:
+    if not path.exists():
+        return None
+    with np.load(path, allow_pickle=False) as stored:
+        shares = stored["shares"]
+        grid = Grid(float(stored["half"]), shares.shape[-1])
+        return Density(grid, shares, float(stored["noise"]), tuple(stored["classes"].tolist()))
+
+
+def _simulation(folder: Path) -> Simulation | None:
+    if not (folder / PLACES).exists():
+        return None
+    with np.load(folder / PLACES, allow_pickle=False) as stored:
+        groups = {"class": Grouping.of(stored["labels"], stored["class_names"])} if "labels" in stored else {}
+        groups["client"] = Grouping.of(stored["clients"])
+        cloud = Cloud(stored["places"], "record", groups)
+    return Simulation(cloud, json.loads((folder / SCORES).read_text(encoding="utf-8")))

@@ -1,0 +1,333 @@
+"""report.html: what is in it, what must not be in it, and that it says what the ledger says."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import shlex
+import shutil
+from collections import Counter
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accounting import Ledger
+from dpfedvis.cli import main
+from dpfedvis.config import RunConfig
+from dpfedvis.data import load
+from dpfedvis.evaluation.scores import certificate_per_record
+from dpfedvis.leave import leave_report
+from dpfedvis.recording import Recording, RecordingError
+from dpfedvis.reporting.html_parts import Html, element, packed, script_json, shown, table
+from dpfedvis.reporting.page import report
+from dpfedvis.reporting.page_figures import points
+from dpfedvis.reporting.run_facts import Cloud, Grouping, RunFacts, StatementMismatch
+from tests.reporting.conftest import HOSTILE, MARKED, coordinates, marked
+
+RUNS = ("exact", "private", "open_run", "clustered", "simulated", "real")
+
+
+class Outline(HTMLParser):
+    """The elements of a page, with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def page(folder: Path) -> str:
+    return (folder / "report.html").read_text(encoding="utf-8")
+
+
+def own(text: str) -> str:
+    """The page without plotly's code."""
+    longest = max(re.findall(r"<script>.*?</script>", text, flags=re.DOTALL), key=len)
+    assert len(longest) > 1_000_000
+    return text.replace(longest, "")
+
+
+def figures(text: str) -> dict[str, dict[str, object]]:
+    found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, flags=re.DOTALL)
+    assert found
+    specs: dict[str, dict[str, object]] = json.loads(found[1])
+    return specs
+
+
+@pytest.fixture(params=RUNS)
+def folder(request: pytest.FixtureRequest) -> Path:
+    found: Path = request.getfixturevalue(request.param)
+    return found
+
+
+def test_the_page_is_whole_and_can_be_read_by_anyone(folder: Path) -> None:
+    outline = Outline(page(folder))
+    assert outline.open == []
+    counts = Counter(tag for tag, _ in outline.elements)
+    for landmark in ("header", "nav", "main", "footer", "h1", "title"):
+        assert counts[landmark] == 1, landmark
+    assert outline.of("html")[0]["lang"] == "en"
+    assert any(each.get("name") == "viewport" for each in outline.of("meta"))
+    levels = [int(tag[1]) for tag, _ in outline.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert counts["table"] == counts["caption"] > 0
+    names = [each["id"] for _, each in outline.elements if "id" in each]
+    assert len(names) == len(set(names))
+    assert {each["href"] for each in outline.of("a") if (each["href"] or "").startswith("#")} <= {
+        f"#{n}" for n in names
+    }
+    plots = [each for each in outline.of("div") if (each.get("id") or "").startswith("plot-")]
+    assert {f"plot-{key}" for key in figures(page(folder))} == {each["id"] for each in plots}
+    assert all(each["role"] == "img" and each["aria-label"] for each in plots)
+
+
+def test_the_page_needs_nothing_from_outside(folder: Path) -> None:
+    text = page(folder)
+    assert text.count("plotly.js v") == 1
+    assert "http" not in re.sub(r'http-equiv="[^"]*"', "", own(text))
+    assert "default-src 'none'" in text
+    for link in Outline(text).of("a"):
+        target = link["href"] or ""
+        assert target.startswith("#") or (folder / target).exists(), target
+
+
+def test_epsilon_is_the_ledgers(folder: Path) -> None:
+    (shown_at,) = [each for each in Outline(page(folder)).of("p") if "data-epsilon" in each]
+    epsilon, delta = float(shown_at["data-epsilon"] or ""), float(shown_at["data-delta"] or "")
+    with Ledger.read(folder / "ledger.sqlite") as ledger:
+        assert epsilon == ledger.spent(delta, end_to_end=True)
+        assert f"ε = {shown(epsilon)}" in page(folder)
+        last = RunFacts.read(folder).steps[-1]
+        assert (last.in_scope, last.end_to_end) == (ledger.spent(delta), epsilon)
+
+
+def test_a_statement_that_contradicts_the_ledger_is_refused(private: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(private, tmp_path / "copy"))
+    statement = json.loads((copy / "statement.json").read_text())
+    (copy / "statement.json").write_text(json.dumps({**statement, "epsilon_end_to_end": 1.0}))
+    with pytest.raises(StatementMismatch, match="the statement says ε = 1, and its ledger ε = 4"):
+        leave_report(copy)
+
+
+def test_the_page_can_be_made_again_from_the_folder(
+    private: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copytree(private, tmp_path / "copy"))
+    (copy / "report.html").unlink()
+    shutil.rmtree(copy / "figures")
+    assert main(["report", "--run", str(copy)]) == 0
+    assert capsys.readouterr().out == f"wrote {copy / 'report.html'}\n"
+    before, after = ({path.relative_to(each): path.read_bytes() for path in each.rglob("*") if path.is_file()}
+                     for each in (private, copy))  # fmt: skip
+    assert before == after
+    names = {path.name for path in (copy / "figures").iterdir()}
+    stems = ("accountants", "budget", "convergence", "delta", "map")
+    assert names == {f"{stem}.{kind}" for stem in stems for kind in ("png", "svg")}
+    assert not list(copy.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("name", ["trace.csv", "statement.json", "embedding.csv", "simulation/scores.json"])
+def test_a_damaged_folder_is_named(
+    name: str, private: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = Path(shutil.copytree(private, tmp_path / "copy"))
+    (copy / name).write_text("{not this")
+    before = (copy / "report.html").read_bytes()
+    assert main(["report", "--run", str(copy)]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "holds a damaged run" in error or "trace.csv is not a trace" in error
+    assert (copy / "report.html").read_bytes() == before
+    with pytest.raises(RecordingError, match="holds no finished run"):
+        leave_report(tmp_path / "nothing")
+
+
+# What comes from outside
+
+
+def test_names_from_the_data_stay_text(simulated: Path) -> None:
+    text = own(page(simulated))
+    for name in HOSTILE:
+        assert name not in text
+    assert Counter(tag for tag, _ in Outline(text).elements)["script"] == 2  # figures, and the page's own
+    assert figures(text)["places"]["groupings"][1]["names"] == list(HOSTILE)  # type: ignore[index]
+
+
+def test_parts_escape_and_say_so() -> None:
+    assert element("p", "<b>", title='"').text == '<p title="&quot;">&lt;b&gt;</p>'
+    assert element("p", Html("<b>ok</b>"), 0.5).text == "<p><b>ok</b>0.5</p>"
+    text = table('<"caption', ["a&b"], [["<th>", 1.5, math.inf, None]]).text
+    assert "&lt;&quot;caption" in text
+    assert '<th scope="row">&lt;th&gt;</th><td class="number">1.5</td><td class="number">∞</td>' in text
+    assert "</script" not in script_json(["</script>", "<!--"])
+    assert json.loads(script_json(["</script>", "\u2028"])) == ["</script>", "\u2028"]
+
+
+# What lies past the door
+
+
+def traces_of(places: np.ndarray) -> list[str]:
+    """What a page would hold of places: as numbers packed, and as digits."""
+    small = np.ascontiguousarray(places[:, 0], dtype="<f4")
+    return [base64.b64encode(small.tobytes()).decode()[:400], *(repr(value) for value in places[:5, 0].tolist())]
+
+
+def test_a_simulation_shows_classes_and_places_in_a_section_that_says_so(simulated: Path) -> None:
+    text = page(simulated)
+    assert "Simulation: in a real federation nobody sees this" in text
+    assert traces_of(coordinates(simulated))[0] in text
+    assert figures(text)["places"]["groupings"][0]["names"] == [str(each) for each in MARKED]  # type: ignore[index]
+    scores = json.loads((simulated / "simulation" / "scores.json").read_text())
+    assert f"{scores['ca_10']:.4g}" in text
+    # Of the map that is for everyone, nothing of it.
+    assert figures(text)["map"]["noun"] == "anchor"
+
+
+def test_with_real_noise_nothing_past_the_door_is_in_the_folder_or_the_page(
+    real: Path, simulated: Path, marked_data: Path, tmp_path: Path
+) -> None:
+    """Planted there all the same, labels and places must not get into the page."""
+    assert not (real / "simulation").exists()
+    copy = Path(shutil.copytree(real, tmp_path / "copy"))
+    shutil.copytree(simulated / "simulation", copy / "simulation")
+    leave_report(copy)
+    assert page(copy) == page(real)
+    text = page(copy)
+    for planted in (*map(str, MARKED), *traces_of(coordinates(simulated))):
+        assert planted not in text
+    for path in real.rglob("*"):
+        if path.is_file() and path.suffix in (".csv", ".json", ".md", ".toml", ".html", ".svg"):
+            assert not any(str(label) in path.read_text() for label in MARKED), path
+    assert "in a real federation nobody sees this" not in text
+    assert list(figures(text)) == ["map", "spent", "accountants", "curve", "step"]
+    # Nor if the settings claim that the noise was seeded: the statement knows better.
+    settings = (copy / "config.toml").read_text()
+    (copy / "config.toml").write_text(settings.replace('noise = "system"', 'noise = "seeded"'))
+    leave_report(copy)
+    assert "in a real federation nobody sees this" not in page(copy)
+
+
+def test_a_simulation_need_not_look_past_the_door(marked_data: Path, tmp_path: Path) -> None:
+    folder = marked(tmp_path / "run", marked_data, epsilon=8.0, evaluate=False)
+    assert not (folder / "simulation").exists()
+    assert not any(str(label) in page(folder) for label in MARKED)
+    assert RunConfig.from_toml(folder / "config.toml").evaluate is False
+
+
+def test_the_hash_of_the_data_is_not_in_the_page(folder: Path) -> None:
+    sha256 = json.loads((folder / "provenance.json").read_text())["data"]["sha256"]
+    assert sha256 not in page(folder)
+
+
+# Numbers
+
+
+def test_the_paper_s_claim_is_shown_beside_infinity(exact: Path) -> None:
+    facts = RunFacts.read(exact)
+    assert (facts.in_scope, facts.epsilon) == (pytest.approx(2), math.inf)
+    text = page(exact)
+    assert 'data-epsilon="inf"' in text
+    assert "End to end it says nothing." in text
+    spent = figures(text)["spent"]["data"]
+    assert [trace["name"] for trace in spent] == ["in the budget's scope", "end to end"]  # type: ignore[index]
+    assert spent[1]["text"][-1] == "∞"  # type: ignore[index]
+
+
+def test_noise_without_a_guarantee_has_its_price_in_the_page(tmp_path: Path) -> None:
+    from tests.reporting.conftest import make
+
+    folder = make(tmp_path / "run", mechanism="heuristic", beta=1.0, landmarks=10)
+    (found,) = [each for each in Outline(page(folder)).of("strong") if "data-nominal-epsilon" in each]
+    statement = json.loads((folder / "statement.json").read_text())
+    assert float(found["data-nominal-epsilon"] or "") == statement["nominal_epsilon"] > 10
+
+
+def test_the_certificate_is_that_of_the_exact_rows(exact: Path) -> None:
+    found = RunFacts.read(exact).certificate
+    assert found is not None
+    recording = Recording.read(exact)
+    truth = certificate_per_record(load("digits", records=100).X, recording.landmarks, recording.setting.kernel)
+    assert found.bound == pytest.approx(100 * truth, rel=1e-6)
+    assert found.trivial == 100
+    assert shown(found.bound) in page(exact)
+
+
+def test_where_records_stay_there_is_no_certificate(private: Path) -> None:
+    assert RunFacts.read(private).certificate is None
+    assert 'id="certificate"' not in page(private)
+
+
+def test_points_in_the_page_are_those_of_the_map(clustered: Path) -> None:
+    spec = figures(page(clustered))["map"]
+    with np.load(clustered / "embedding.npz") as stored:
+        expected = stored["spectral"].astype(np.float32)
+    x = np.frombuffer(base64.b64decode(spec["x"]["bdata"]), "<f4")  # type: ignore[index]
+    np.testing.assert_array_equal(x, expected[:, 0])
+    assert [each["key"] for each in spec["groupings"]] == ["cluster", "client"]  # type: ignore[attr-defined]
+
+
+def test_forty_thousand_points_stay_small() -> None:
+    rng = np.random.default_rng(0)
+    groups = {"class": Grouping.of(rng.integers(10, size=40_000)), "client": Grouping.of(rng.integers(50, size=40_000))}
+    spec = points(Cloud(rng.normal(size=(40_000, 2)), "record", groups))
+    assert spec["webgl"]
+    assert len(script_json(spec)) < 1_000_000
+
+
+def test_points_without_a_place_are_left_out() -> None:
+    spec = points(Cloud(np.array([[0.0, 1.0], [np.nan, 0.0], [2.0, 3.0]]), "record", {}))
+    assert np.frombuffer(base64.b64decode(spec["x"]["bdata"]), "<f4").tolist() == [0.0, 2.0]
+    assert np.frombuffer(base64.b64decode(spec["numbers"]["bdata"]), "<u4").tolist() == [0, 2]
+
+
+def test_groups_keep_their_order_and_numbers_are_sorted() -> None:
+    names = Grouping.of(np.array(["c-10", "c-2", "c-10", "a"]))
+    assert names.names == ("c-10", "c-2", "a")
+    assert names.codes.tolist() == [0, 1, 0, 2]
+    assert Grouping.of(np.array([10, 9, 10])).names == ("9", "10")
+    assert Grouping.of(np.array([2, 0, 2]), np.array(["zero", "one", "two"])).names == ("zero", "two")
+
+
+def test_packed_numbers_come_back() -> None:
+    values = np.array([0, 1, 65535], dtype=np.uint16)
+    assert packed(values)["dtype"] == "u2"
+    assert np.frombuffer(base64.b64decode(packed(values)["bdata"]), "<u2").tolist() == [0, 1, 65535]
+
+
+def test_a_report_says_what_the_trace_says(exact: Path) -> None:
+    facts = RunFacts.read(exact)
+    assert facts.trace.shape == (3, 3)
+    step = figures(report(facts))["step"]["data"]
+    assert step[0]["y"] == facts.trace[:, 1].tolist()  # type: ignore[index]
+
+
+def test_the_example_of_the_help_works_when_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["report", "--help"])
+    lines = re.findall(r"^  dpfedvis (.*)$", capsys.readouterr().out, flags=re.MULTILINE)
+    assert [line.split()[0] for line in lines] == ["run", "report"]
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        assert main(shlex.split(line)) == 0
+    assert (tmp_path / "runs" / "fourth" / "report.html").is_file()

@@ -91,7 +91,7 @@ def map_scores(
     splits = [class_accuracies(embedding, y, ks, seed + repeat) for repeat in range(repeats)]
     clusters = [k_means_scores(embedding, y, seed + repeat, sample) for repeat in range(repeats)]
     chosen = np.random.default_rng(seed).permutation(n)[:sample]
-    trust, continuity = _trust(X[chosen], embedding[chosen])
+    trust, continuity = trust_and_continuity(X[chosen], embedding[chosen])
     return MapScores(
         accuracy={k: _spread([split[k] for split in splits]) for k in ks},
         preservation=neighbor_preservation(X, embedding, ks),
@@ -216,7 +216,8 @@ def k_means_scores(embedding: Array, y: NDArray[Any], seed: int, sample: int) ->
     return scores["nmi"], scores["ari"], float(silhouette_score(embedding, labels, sample_size=size, random_state=seed))
 
 
-def _trust(X: Array, embedding: Array, k: int = 10) -> tuple[float, float]:
+def trust_and_continuity(X: Array, embedding: Array, k: int = 10) -> tuple[float, float]:
+    """Trustworthiness and continuity with k neighbours, or as many as so few records allow; nan for none."""
     from sklearn.manifold import trustworthiness
 
     k = min(k, (len(X) - 1) // 2)

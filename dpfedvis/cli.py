@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from accounting.errors import AccountingError
-from dpfedvis.commands import attack, audit, bounds, calibrate, data, run, sweep
+from dpfedvis.commands import attack, audit, bounds, calibrate, data, reproduce, run, sweep
 from dpfedvis.errors import DpfedvisError
 
-_COMMANDS = (run, calibrate, data, attack, audit, bounds, sweep)
+_COMMANDS = (run, calibrate, data, attack, audit, bounds, sweep, reproduce)
 
 _EPILOG = """\
 example:

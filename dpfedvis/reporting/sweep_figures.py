@@ -113,6 +113,11 @@ class Curves:
         return list(dict.fromkeys(point.series for point in self.points))
 
 
+def style(index: int) -> tuple[str, str, str]:
+    """Return the colour of a series, and its shape for plotly and for matplotlib."""
+    return _COLOURS[index % len(_COLOURS)], *_SHAPES[index // len(_COLOURS) % len(_SHAPES)]
+
+
 def plotly_figure(curves: Curves) -> Any:
     """Return the picture for the page."""
     from plotly.subplots import make_subplots
@@ -123,7 +128,7 @@ def plotly_figure(curves: Curves) -> Any:
     for number, metric in enumerate(metrics):
         place = {"row": number // COLUMNS + 1, "col": number % COLUMNS + 1}
         for index, (name, pairs) in enumerate(curves.series(metric).items()):
-            colour, shape = _COLOURS[index % len(_COLOURS)], _SHAPES[index // len(_COLOURS) % len(_SHAPES)][0]
+            colour, shape, _ = style(index)
             x, low, high = _band(pairs)
             if len(x) > 1:
                 band = {"x": [*x, *x[::-1]], "y": [*high, *low[::-1]], "fill": "toself", "mode": "lines"}
@@ -167,7 +172,7 @@ def draw(curves: Curves, title: str, stem: Path) -> None:
     grid = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
     for axes, metric in zip(grid, metrics, strict=False):
         for index, (name, pairs) in enumerate(curves.series(metric).items()):
-            colour, shape = _COLOURS[index % len(_COLOURS)], _SHAPES[index // len(_COLOURS) % len(_SHAPES)][1]
+            colour, _, shape = style(index)
             x, low, high = _band(pairs)
             axes.plot(x, [score.mean for _, score in pairs], color=colour, marker=shape, markersize=4, label=name)
             axes.vlines(x, low, high, color=colour, linewidth=1)

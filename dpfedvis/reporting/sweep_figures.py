@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from dpfedvis.reporting.figures import save_png
+from dpfedvis.sweeps.cells import Kind
 from dpfedvis.sweeps.summary import Context, Estimate, Metric, Point
 
 # Okabe & Ito (2008), told apart with any colour vision; shapes change with every round of colours.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000")
 _SHAPES = (("circle", "o"), ("square", "s"), ("diamond", "D"), ("triangle-up", "^"), ("x", "X"))
 _APART = 3.0  # how far beyond the others, as a factor, ε = 0 and ε = ∞ are put
-_BASELINES = {"central": ("central, no privacy", "dash", "--"), "data-free": ("data-free, ε = 0", "dot", ":")}
+_BASELINES: dict[Kind, tuple[str, str, str]] = {
+    "central": ("central, no privacy", "dash", "--"),
+    "data-free": ("data-free, ε = 0", "dot", ":"),
+}
 COLUMNS = 3
 
 
@@ -66,10 +70,8 @@ class Curves:
 
     @property
     def points(self) -> list[Point]:
-        """Its points; ε = 0 has its place among those that are end to end."""
-        free = None if self.landmarks_only else self.context.baseline("data-free")
-        own = [point for point in self.context.runs if point.landmarks_only == self.landmarks_only]
-        return own if free is None or not own else [*own, free]
+        """Its points."""
+        return [point for point in self.context.runs if point.landmarks_only == self.landmarks_only]
 
     @property
     def xlabel(self) -> str:
@@ -86,14 +88,18 @@ class Curves:
     @property
     def axis(self) -> Axis:
         """The x-axis."""
-        return Axis.over([self.epsilon(point) for point in self.points])
+        free = any(point.kind == "data-free" for point in self.context.points) and not self.landmarks_only
+        return Axis.over([self.epsilon(point) for point in self.points] + [0.0] * free)
 
     def series(self, metric: Metric) -> dict[str, list[tuple[float, Estimate]]]:
-        """Return (place, score) by series, in the order of ε."""
+        """Return (place, score) by series, in the order of ε; ε = 0 has its place among those that are end to end."""
         axis, found = self.axis, {name: [] for name in self.names}  # type: ignore[var-annotated]
         for point in self.points:
             if metric.key in point.scores:
                 found[point.series].append((axis.place(self.epsilon(point)), point.scores[metric.key]))
+        free = None if self.landmarks_only else self.context.baseline("data-free", metric)
+        if free is not None:
+            found["data-free"] = [(axis.zero, free)]
         return {name: sorted(each, key=lambda pair: pair[0]) for name, each in found.items()}
 
     def limits(self, metric: Metric) -> tuple[float, float]:
@@ -213,9 +219,5 @@ def _band(pairs: list[tuple[float, Estimate]]) -> tuple[list[float], list[float]
 
 
 def _lines(context: Context, metric: Metric) -> list[tuple[float, tuple[str, str, str]]]:
-    found = [(context.baseline(kind), words) for kind, words in _BASELINES.items()]  # type: ignore[arg-type]
-    return [
-        (point.scores[metric.key].mean, words)
-        for point, words in found
-        if point is not None and metric.key in point.scores
-    ]
+    found = [(context.baseline(kind, metric), words) for kind, words in _BASELINES.items()]
+    return [(score.mean, words) for score, words in found if score is not None]

@@ -111,7 +111,7 @@ def _state(rows: Sequence[Row], version: CodeVersion) -> list[Block]:
 def _answers(context: Context) -> list[Block]:
     metrics = context.metrics()
     blocks: list[Block] = [Heading("Best mechanism at a given ε", 3)]
-    blocks.append(Paragraph("By the mean; in brackets those that the seeds cannot tell from it, their intervals meet."))
+    blocks.append(Paragraph("By the mean; in brackets those whose intervals meet that of the best."))
     blocks.append(_best_table(context, metrics, landmarks_only=False, column="ε end to end"))
     if any(point.landmarks_only for point in context.runs):
         blocks.append(Paragraph("The same by the ε of the landmarks alone; end to end all of these have ε = ∞."))

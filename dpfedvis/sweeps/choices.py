@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from accounting import gaussian_epsilon, gaussian_mu
 from dpfedvis.sweeps.summary import Context, Metric, Point
 
+INF = math.inf
 # Levels of use that people ask for; those that nothing or everything reaches are left out.
 _LEVELS = {True: (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95), False: (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)}
 
@@ -94,8 +95,8 @@ def best(context: Context, metric: Metric, *, landmarks_only: bool = False) -> l
     answers = []
     for epsilon, own in sorted(groups.items()):
         first = max(own, key=lambda point: _gain(point, metric))
-        # Seeds cannot tell it from the best if their intervals meet.
-        ties = [each for each in own if each is not first and _hopefully(each, metric) >= _surely(first, metric)]
+        # Seeds cannot tell it from the best if their intervals meet; of one seed nothing can be said.
+        ties = [each for each in own if each is not first and _hopefully(each, metric) >= _surely(first, metric) > -INF]
         answers.append(Best(epsilon, first, tuple(ties)))
     return answers
 
@@ -136,9 +137,9 @@ def _gain(point: Point, metric: Metric) -> float:
 def _surely(point: Point, metric: Metric) -> float:
     """Worst end of the confidence interval; of one seed nothing is sure."""
     half = point.scores[metric.key].half
-    return -math.inf if half is None else _gain(point, metric) - half
+    return -INF if half is None else _gain(point, metric) - half
 
 
 def _hopefully(point: Point, metric: Metric) -> float:
     half = point.scores[metric.key].half
-    return math.inf if half is None else _gain(point, metric) + half
+    return -INF if half is None else _gain(point, metric) + half

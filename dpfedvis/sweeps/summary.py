@@ -143,9 +143,11 @@ class Context:
         """The points that are no baselines."""
         return tuple(point for point in self.points if point.kind == "run")
 
-    def baseline(self, kind: Kind) -> Point | None:
-        """The baseline of a kind; the first, where several settings of it were run."""
-        return next((point for point in self.points if point.kind == kind), None)
+    def baseline(self, kind: Kind, metric: Metric) -> Estimate | None:
+        """The score of a baseline; of several settings the best, for nothing should look good beside a poor one."""
+        found = [point.scores[metric.key] for point in self.points if point.kind == kind and metric.key in point.scores]
+        best = max if metric.higher else min
+        return best(found, key=lambda score: score.mean, default=None)
 
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that a run here has."""
@@ -195,9 +197,9 @@ def _point(rows: list[Row], series: str, version: CodeVersion) -> Point:
 
 
 def _label(row: Row, telling: list[str]) -> str:
-    if row.kind != "run":
-        return row.kind
     config = RunConfig.from_mapping(row.settings)
+    if row.kind != "run":
+        return f"{row.kind}, landmarks {config.landmarks}" if config.landmarks and "landmarks" in telling else row.kind
     words = [config.chosen_mechanism]
     for name in telling:
         value = getattr(config, name)

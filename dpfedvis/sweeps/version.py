@@ -19,7 +19,7 @@ class CodeVersion:
     commit : str
         Empty outside of a repository.
     dirty : bool
-        Whether tracked files differ from the commit.
+        Whether the code differs from the commit.
     """
 
     package: str
@@ -33,15 +33,21 @@ class CodeVersion:
 
 @cache
 def code_version() -> CodeVersion:
-    """Return the version of the code that is running."""
+    """Return the version of the code that is running: the last commit that changed it, whatever else has changed."""
     try:
         package = version("dpfedvis")
     except PackageNotFoundError:
         package = "unknown"
-    folder = str(Path(__file__).parent)
-    command = ["git", "-C", folder, "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
+    code = Path(__file__).parents[1]
+    folders = [str(code), str(code.with_name("accounting"))]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        commit = _git(code, "log", "-1", "--format=%H", "--", *folders)
+        changed = _git(code, "status", "--porcelain", "--", *folders) if commit else ""
     except (OSError, subprocess.SubprocessError):
         return CodeVersion(package)
-    return CodeVersion(package, found.removesuffix("+"), found.endswith("+"))
+    return CodeVersion(package, commit, bool(changed))
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()

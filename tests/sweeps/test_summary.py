@@ -161,6 +161,18 @@ def test_the_best_at_each_epsilon_with_its_ties() -> None:
     assert (found.epsilon, found.point.series, found.ties) == (2.0, "apart", ())
 
 
+def test_one_seed_tells_nothing_apart() -> None:
+    (found,) = best(context(point("one", 2.0, 0.5), point("two", 2.0, 0.4, 0.6)), NMI)
+    assert found.ties == ()
+
+
+def test_the_best_of_several_baselines_is_drawn() -> None:
+    weak, strong = (point("data-free", 0.0, value, kind="data-free") for value in (0.1, 0.4))
+    assert context(weak, strong).baseline("data-free", NMI) == strong.scores["nmi"]
+    assert context(weak, strong).baseline("data-free", Metric("nmi", "", higher=False)) == weak.scores["nmi"]
+    assert context(weak).baseline("central", NMI) is None
+
+
 def test_runs_together_compose_as_gaussian_mechanisms() -> None:
     runs = [point("a", 1.0, 0.1, 0.2), point("b", 2.0, 0.1)]
     mu = math.sqrt(2 * gaussian_mu(1.0, 1e-5) ** 2 + gaussian_mu(2.0, 1e-5) ** 2)

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from accounting.errors import AccountingError
-from dpfedvis.commands import attack, audit, bounds, calibrate, data, demo, report, run
+from dpfedvis.commands import attack, audit, bounds, calibrate, data, demo, report, reproduce, run, sweep
 from dpfedvis.errors import DpfedvisError
 
-_COMMANDS = (run, report, calibrate, data, attack, audit, bounds, demo)
+_COMMANDS = (run, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo)
 
 _EPILOG = """\
 example:

@@ -97,6 +97,10 @@ class RunConfig:
         Which estimator of the MMD is minimised.
     perplexity, neighbours, clusters
         Of t-SNE, UMAP and clustering.
+    affinity : {"neighbors", "kernel"}
+        Of clustering: a graph of neighbours, or the paper's kernel estimate.
+    affinity_gamma : float, optional
+        Width of the kernel affinity; by default that of the landmarks' learning.
     jobs : int
         Threads of t-SNE.
     seed : int
@@ -151,6 +155,8 @@ class RunConfig:
     perplexity: float = 30.0
     neighbours: int = 15
     clusters: int = 10
+    affinity: Literal["neighbors", "kernel"] = "neighbors"
+    affinity_gamma: float | None = None
     jobs: int = 2
     seed: int = 0
     recorded_rounds: int | None = None
@@ -334,7 +340,9 @@ class RunConfig:
         if self.map == "clusters":
             from dpfedvis.clustering import FedSpectralClustering
 
-            return FedSpectralClustering(n_clusters=self.clusters, **common)
+            return FedSpectralClustering(
+                n_clusters=self.clusters, affinity=self.affinity, gamma=self.affinity_gamma, **common
+            )
         from dpfedvis.maps import FedTSNE, FedUMAP
 
         if self.density:

@@ -83,6 +83,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--perplexity", type=float, help="of t-SNE (30)")
     made.add_argument("--neighbours", type=int, help="of UMAP (15)")
     made.add_argument("--clusters", type=int, help="number of clusters (10)")
+    made.add_argument("--affinity", help="of clusters: neighbors, or the paper's kernel (neighbors)")
+    made.add_argument("--affinity-gamma", type=float, help="width γ of the kernel affinity (that of the landmarks)")
     made.add_argument("--jobs", type=int, help="threads of t-SNE (2)")
     made.add_argument("--seed", type=int, help="(0)")
     privacy = parser.add_argument_group("privacy")

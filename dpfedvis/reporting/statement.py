@@ -176,7 +176,7 @@ def state(
         lines=_lines(events),
         accountants=ledger.compare(delta),
         curve=curve,
-        nominal=_nominal(events, delta),
+        nominal=nominal_epsilon(events, delta),
         adjacency=first.adjacency if first else "replace-one",
         unit=first.unit if first else "record",
         facts=dict(facts or {}),
@@ -184,7 +184,7 @@ def state(
     )
 
 
-def _nominal(events: list[Event], delta: float) -> float | None:
+def nominal_epsilon(events: Sequence[Event], delta: float) -> float | None:
     """Largest nominal ε over clients; None unless the data-dependent noise carries a price in every landmark round."""
     by_client: dict[str, list[Unprotected]] = {}
     for event in events:

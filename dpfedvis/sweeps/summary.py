@@ -1,0 +1,218 @@
+"""Rows of a store → points of privacy–utility curves, with confidence intervals over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from statistics import fmean, stdev
+from typing import Any
+
+from dpfedvis.config import RunConfig
+from dpfedvis.sweeps.cells import Kind
+from dpfedvis.sweeps.store import Row
+from dpfedvis.sweeps.version import CodeVersion
+
+CONFIDENCE = 0.95
+# What a picture is of. Everything else tells runs on the same data apart.
+_CONTEXT = ("data", "records", "sample", "missing", "clients", "partition", "map")
+_IGNORED = ("seed", "epsilon", "delta", "label_column", "client_column")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score that curves are drawn of."""
+
+    key: str
+    name: str
+    higher: bool = True
+
+    def better(self, one: float, other: float) -> bool:
+        """Whether the first is strictly better."""
+        return one > other if self.higher else one < other
+
+
+METRICS = (
+    Metric("ca_cross_10", "CA across clients, 10-NN"),
+    Metric("ca_10", "CA, 10-NN"),
+    Metric("npa_10", "NPA, 10-NN"),
+    Metric("nmi", "NMI"),
+    Metric("mmd_common", "MMD of the landmarks", higher=False),
+    Metric("certificate_common", "certificate per record", higher=False),
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean over seeds.
+
+    Parameters
+    ----------
+    mean : float
+    sd : float, optional
+        Sample standard deviation; None for one seed.
+    n : int
+    half : float, optional
+        Half the width of the 95 % t-interval of the mean; None for one seed.
+    """
+
+    mean: float
+    sd: float | None
+    n: int
+    half: float | None
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Estimate:
+        """Estimate from one value a seed."""
+        from scipy.stats import t
+
+        n = len(values)
+        if n < 2:
+            return cls(values[0], None, n, None)
+        sd = stdev(values)
+        return cls(fmean(values), sd, n, float(t.ppf((1 + CONFIDENCE) / 2, n - 1)) * sd / math.sqrt(n))
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f}" if self.half is None else f"{self.mean:.3f} ± {self.half:.3f}"
+
+
+@dataclass(frozen=True)
+class Point:
+    """All seeds of one setting.
+
+    Parameters
+    ----------
+    kind : {"run", "central", "data-free"}
+    series : str
+        What the setting is called among the others of its context, without its ε.
+    epsilon : float
+        End to end, by the ledger: the largest over seeds.
+    in_scope : float, optional
+        Of the landmarks alone, where the budget was for them and ε end to end is ∞.
+    nominal : float, optional
+        See `Row.epsilon_nominal`.
+    delta : float
+    seeds : int
+    scores : dict of str to Estimate
+    other_code : bool
+        Whether a seed of it was run by another version of the code.
+    sampled : bool
+        Whether records were sampled in each round.
+    """
+
+    kind: Kind
+    series: str
+    epsilon: float
+    in_scope: float | None
+    nominal: float | None
+    delta: float
+    seeds: int
+    scores: dict[str, Estimate]
+    other_code: bool = False
+    sampled: bool = False
+
+    @property
+    def name(self) -> str:
+        """The series, with a star where other code has made it."""
+        return self.series + ("*" if self.other_code else "")
+
+    @property
+    def landmarks_only(self) -> bool:
+        """Whether a budget was kept, but for the landmarks alone."""
+        return self.epsilon == math.inf and self.in_scope is not None
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything on the same data, dealt in the same way, for the same kind of map."""
+
+    facts: dict[str, Any]
+    points: tuple[Point, ...]
+
+    @property
+    def title(self) -> str:
+        """The facts in a line."""
+        facts = dict(self.facts)
+        words = [f"{facts.pop('map')} of {facts.pop('data')}", str(facts.pop("partition"))]
+        words += [f"{value} {name}" if name in ("records", "clients") else f"{name} {value}"
+                  for name, value in facts.items() if value is not None and value != _DEFAULTS[name]]  # fmt: skip
+        return ", ".join(words)
+
+    @property
+    def runs(self) -> tuple[Point, ...]:
+        """The points that are no baselines."""
+        return tuple(point for point in self.points if point.kind == "run")
+
+    def baseline(self, kind: Kind, metric: Metric) -> Estimate | None:
+        """The score of a baseline; of several settings the best, for nothing should look good beside a poor one."""
+        found = [point.scores[metric.key] for point in self.points if point.kind == kind and metric.key in point.scores]
+        best = max if metric.higher else min
+        return best(found, key=lambda score: score.mean, default=None)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics that a run here has."""
+        return tuple(metric for metric in METRICS if any(metric.key in point.scores for point in self.runs))
+
+
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunConfig)}
+
+
+def contexts(rows: Iterable[Row], version: CodeVersion) -> list[Context]:
+    """Group finished rows: by context, then by setting; rows of other versions than this are marked."""
+    grouped: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        if row.status == "done":
+            grouped.setdefault(_values(row, _CONTEXT), []).append(row)
+    return [Context(dict(zip(_CONTEXT, facts, strict=True)), _points(own, version)) for facts, own in grouped.items()]
+
+
+def _points(rows: list[Row], version: CodeVersion) -> tuple[Point, ...]:
+    names = [name for name in _DEFAULTS if name not in (*_CONTEXT, *_IGNORED)]
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.kind, _values(row, (*names, "epsilon", "delta"))), []).append(row)
+    runs = [row for row in rows if row.kind == "run"]
+    telling = [name for name in names if name != "mechanism" and len({_values(row, (name,)) for row in runs}) > 1]
+    return tuple(_point(own, _label(own[0], telling), version) for own in groups.values())
+
+
+def _point(rows: list[Row], series: str, version: CodeVersion) -> Point:
+    first = rows[0]
+    keys = [key for key in first.scores if all(key in row.scores for row in rows)]
+    ends = [row.epsilon_end_to_end for row in rows if row.epsilon_end_to_end is not None]
+    scopes = [row.epsilon_in_scope for row in rows if row.epsilon_in_scope is not None]
+    nominal = [row.epsilon_nominal for row in rows if row.epsilon_nominal is not None]
+    return Point(
+        kind=first.kind,
+        series=series,
+        epsilon=max(ends, default=math.inf),
+        in_scope=max(scopes, default=None),
+        nominal=max(nominal, default=None),
+        delta=first.delta,
+        seeds=len(rows),
+        scores={key: Estimate.of([row.scores[key] for row in rows]) for key in keys},
+        other_code=any(row.version != version for row in rows),
+        sampled=first.settings.get("sampling_rate") is not None,
+    )
+
+
+def _label(row: Row, telling: list[str]) -> str:
+    config = RunConfig.from_mapping(row.settings)
+    if row.kind != "run":
+        return f"{row.kind}, landmarks {config.landmarks}" if config.landmarks and "landmarks" in telling else row.kind
+    words = [config.chosen_mechanism]
+    for name in telling:
+        value = getattr(config, name)
+        # A run without a budget has dropped what belongs to one: its defaults say nothing about it.
+        silent = value == _DEFAULTS[name] and (config.epsilon is None or name == "scope")
+        if value is not None and not silent:
+            words.append(value if isinstance(value, str) and name != "scope" else f"{name} {value}")
+    return ", ".join(words)
+
+
+def _values(row: Row, names: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(_hashable(row.settings.get(name, _DEFAULTS[name])) for name in names)
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,188 @@
+"""`dpfedvis sweep`, as a user runs it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from dpfedvis.cli import main
+from dpfedvis.commands.sweep import _EXAMPLE
+from dpfedvis.sweeps.store import Store
+
+TINY = """
+data = "digits"
+records = 80
+clients = 3
+landmarks = 8
+rounds = 2
+map = "clusters"
+seeds = 2
+mechanism = ["mean-embedding", "gradient"]
+epsilon = [1, "inf"]
+"""
+
+
+def called(*arguments: str) -> subprocess.CompletedProcess[str]:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main(arguments)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Path:
+    path = tmp_path / "grid.toml"
+    path.write_text(TINY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The commands of the help, pasted one after the other."""
+    folder = tmp_path_factory.mktemp("example")
+    lines = re.findall(r"^  (dpfedvis sweep .*)$", _EXAMPLE, flags=re.MULTILINE)
+    assert len(lines) == 4
+    for line in lines:
+        command, _, target = line.partition(" > ")
+        done = subprocess.run(
+            [sys.executable, "-m", *shlex.split(command)], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, ""), line
+        if target:
+            (folder / target).write_text(done.stdout)
+    return folder
+
+
+def test_the_example_of_the_help_leaves_a_report(example: Path) -> None:
+    folder = example / "privacy-utility"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "curves-1-landmarks.png", "curves-1-landmarks.svg", "curves-1.png", "curves-1.svg", "points.csv", "report.html",
+        "report.md",
+    ]  # fmt: skip
+    page = (folder / "report.md").read_text()
+    for words in (
+        "Made by `dpfedvis sweep report sweep.sqlite --out privacy-utility`.",
+        "Best mechanism at a given ε",
+        "Cheapest ε for a given utility",
+        "Pareto front",
+        "What tuning costs",
+        "18 done",
+        "data-free",
+    ):
+        assert words in page
+    assert (folder / "curves-1.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (folder / "curves-1.svg").read_text()
+
+
+def test_the_page_opens_offline_with_plotly_in_it_once(example: Path) -> None:
+    page = (example / "privacy-utility" / "report.html").read_text()
+    assert page.count("<script") == 3  # plotly, and two pictures
+    assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!data:)', page)
+    assert page.count("<table>") >= 5
+
+
+def test_the_points_are_the_rows_of_the_store(example: Path) -> None:
+    with Store(example / "sweep.sqlite") as store:
+        rows = store.rows()
+    lines = list(csv.DictReader((example / "privacy-utility" / "points.csv").read_text().splitlines()))
+    series = {(line["kind"], line["series"], round(float(line["epsilon_end_to_end"]))
+               if line["epsilon_end_to_end"] != "inf" else "inf") for line in lines}  # fmt: skip
+    assert ("data-free", "data-free", 0) in series
+    assert ("central", "central", "inf") in series
+    assert ("run", "k-means, aggregate", 20) in series
+    assert ("run", "mean-embedding, local, scope landmarks", "inf") in series
+    own = [row.scores["ca_10"] for row in rows if row.settings.get("mechanism") == "k-means"
+           and row.settings["epsilon"] == 20]  # fmt: skip
+    (line,) = [line for line in lines if line["series"] == "k-means, aggregate" and line["score"] == "ca_10"
+               and line["epsilon_landmarks"].startswith("19.99")]  # fmt: skip
+    assert float(line["mean"]) == pytest.approx(sum(own) / 2)
+    assert line["n"] == "2"
+
+
+def test_the_same_store_gives_the_same_report(example: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        assert called("sweep", "report", str(example / "sweep.sqlite"), "--out", str(tmp_path / name)).returncode == 0
+    for path in (tmp_path / "one").iterdir():
+        other = (tmp_path / "two" / path.name).read_bytes().replace(b"two", b"one")
+        assert path.read_bytes().replace(b"two", b"one") == other, path.name
+
+
+def test_a_grid_runs_once(grid: Path, tmp_path: Path) -> None:
+    store = str(tmp_path / "s.sqlite")
+    dry = called("sweep", "run", str(grid), "--store", store, "--dry-run", "--json")
+    assert json.loads(dry.stdout) == {"cells": 6, "known": 0}
+    assert not Path(store).exists()
+    first = called("sweep", "run", str(grid), "--store", store, "--jobs", "1", "--json")
+    assert (first.returncode, json.loads(first.stdout)) == (0, {"cells": 6, "known": 0, "done": 6})
+    again = called("sweep", "run", str(grid), "--store", store, "--jobs", "1")
+    assert "6 cells, 6 in the store before; now none run" in again.stdout
+    listed = json.loads(called("sweep", "list", store, "--json").stdout)
+    assert len(listed) == 6
+    assert not any(row["other_code"] for row in listed)
+    assert {row["epsilon_end_to_end"] for row in listed if "epsilon" not in row["settings"]} == {"inf"}
+
+
+def test_rows_of_other_code_are_starred(grid: Path, tmp_path: Path) -> None:
+    import sqlite3
+
+    store = tmp_path / "s.sqlite"
+    grid.write_text(TINY.replace("seeds = 2", "seeds = 1").replace('[1, "inf"]', "1"))
+    assert called("sweep", "run", str(grid), "--store", str(store), "--jobs", "1").returncode == 0
+
+    def made_by(version: str, mechanism: str) -> None:
+        with sqlite3.connect(store) as raw:
+            raw.execute("UPDATE cells SET package = ? WHERE settings LIKE ?", (version, f"%{mechanism}%"))
+        raw.close()
+
+    made_by("0.0.1", "gradient")
+    listed = called("sweep", "list", str(store)).stdout
+    assert [line[8] for line in listed.splitlines()[1:]] == [" ", "*"]
+    made_by("0.0.2", "mean-embedding")
+    assert called("sweep", "report", str(store), "--out", str(tmp_path / "out")).returncode == 0
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert re.search(r"marked with \* below: 0\.0\.2[^,]* \(1 cells\), 0\.0\.1", page)
+    assert "gradient*" in page or "mean-embedding*" in page
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("landmarks", "landmark"), "there is no setting 'landmark'; did you mean 'landmarks'?"),
+        (("= 8\n", '= "eight"\n'), "landmarks must be"),
+        (('"digits"', '"digit"'), "did you mean 'digits'"),
+        (("=", "!"), "is not TOML"),
+    ],
+)
+def test_a_bad_grid_is_one_sentence_and_no_store(
+    change: tuple[str, str], sentence: str, grid: Path, tmp_path: Path
+) -> None:
+    grid.write_text(TINY.replace(*change, 1))
+    done = called("sweep", "run", str(grid), "--store", str(tmp_path / "s.sqlite"))
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "s.sqlite").exists()
+
+
+def test_bad_stores_and_folders_are_one_sentence(grid: Path, tmp_path: Path) -> None:
+    missing = called("sweep", "report", str(tmp_path / "none.sqlite"), "--out", str(tmp_path / "out"))
+    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+    Store(tmp_path / "empty.sqlite", create=True).close()
+    empty = called("sweep", "report", str(tmp_path / "empty.sqlite"), "--out", str(tmp_path / "out"))
+    assert (empty.returncode, empty.stderr) == (2, "dpfedvis: the store has no finished run to report on\n")
+    assert not (tmp_path / "out").exists()
+    backend = called("sweep", "run", str(grid), "--store", str(tmp_path / "s.sqlite"), "--backend", "slurm")
+    assert (backend.returncode, backend.stderr.count("\n")) == (2, 1)
+    assert not (tmp_path / "s.sqlite").exists()

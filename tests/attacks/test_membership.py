@@ -120,8 +120,9 @@ def test_what_rounding_hides_counts_as_noise():
     shift = (candidates - mean) / records
     whitened = np.linalg.solve(covariance, shift.T).T
     expected = whitened @ (seen.values.ravel() - mean) - np.vecdot(whitened, shift) / 2
-    # Rounding shows in the scores themselves, and the factor is far larger than that.
-    np.testing.assert_allclose(gradient_scores([seen] * rounds, PLAIN, X, R, records), expected, rtol=0.25)
+    # Rounding shows in the scores themselves, which machines differ in, and the factor is far larger than that.
+    found = gradient_scores([seen] * rounds, PLAIN, X, R, records)
+    np.testing.assert_allclose(found, expected, rtol=0.25, atol=0.05 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("contribution", CONTRIBUTIONS)

@@ -139,11 +139,12 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Inve
         raise NothingToAttack("inversion has no model of clipped gradients")
     if recording.setting.sampling_rate is not None:
         raise NothingToAttack("inversion needs the same records in every round, and the run samples them")
+    sizes = {each.name: each.stated_denominator for each in recording.clients}
     small = sorted(
-        (each for each in recording.clients if each.denominator <= LARGEST), key=lambda each: each.denominator
+        (each for each in recording.clients if sizes[each.name] <= LARGEST), key=lambda each: sizes[each.name]
     )
     if not small:
-        least = min(each.denominator for each in recording.clients)
+        least = min(sizes.values())
         raise NothingToAttack(f"inversion is for clients of at most {LARGEST} records; the smallest here has {least:g}")
     found = []
     for client in small[:CLIENTS]:
@@ -155,7 +156,7 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Inve
                 seen,
                 contribution.kernel,
                 records=len(records),
-                denominator=client.denominator,
+                denominator=sizes[client.name],
                 prior=Prior.of(as_learned(recording, recording.landmarks)),
                 starts=STARTS,
                 rng=rng,
@@ -166,7 +167,7 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Inve
         noise, floor = [each.sigma for each in seen], 0.0
         if min(noise) > 0 and len(others) > 1:
             lam = information(
-                [(len(each.landmarks), each.sigma) for each in seen], contribution.kernel, client.denominator
+                [(len(each.landmarks), each.sigma) for each in seen], contribution.kernel, sizes[client.name]
             )
             floor = error_floor(lam, np.maximum(np.linalg.eigvalsh(np.cov(others.T)), 0))
         sigma = math.sqrt(float(np.mean(np.square(noise))))

@@ -159,7 +159,7 @@ def _listed(recording: Recording, truth: Truth, fresh: Array, limit: Limit, rng:
         seen = gradients_of(recording, client.name, rounds=ROUNDS)
         out = fresh[rng.permutation(len(fresh))[: 2 * size]]
         asked = as_learned(recording, np.concatenate([records, out]))
-        scores = list_scores(seen, contribution_of(recording), asked, client.denominator)
+        scores = list_scores(seen, contribution_of(recording), asked, client.stated_denominator)
         others, calibration = np.split(scores[len(records) :], 2)
         parts.append((scores[: len(records)], others, calibration))
     if not parts:
@@ -176,7 +176,7 @@ def _unlisted(recording: Recording, truth: Truth, fresh: Array, limit: Limit, rn
         chosen = records[rng.permutation(len(records))[:CANDIDATES]]
         away = out[rng.permutation(len(out))[: 2 * CANDIDATES]]
         asked = as_learned(recording, np.concatenate([chosen, away]))
-        scores = gradient_scores(seen, contribution_of(recording), asked, reference, client.denominator)
+        scores = gradient_scores(seen, contribution_of(recording), asked, reference, client.stated_denominator)
         half = len(chosen) + len(away) // 2
         parts.append((scores[: len(chosen)], scores[len(chosen) : half], scores[half:]))
     return _pooled(parts, UNLISTED, limit)

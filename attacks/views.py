@@ -43,6 +43,8 @@ def gradients_of(recording: Recording, client: str, *, rounds: int | None = None
 def contribution_of(recording: Recording) -> Contribution:
     """Return what one record adds to a gradient in this run."""
     kernel, mechanism = recording.setting.kernel, recording.mechanism
+    if any(client.denominator is None for client in recording.clients):
+        raise NothingToAttack("how many records a client has is private in this run, and gradients are their mean")
     if isinstance(mechanism, ClippedGradientPerturbation):
         return Contribution(kernel, mechanism.clip * max_clip(kernel, recording.setting.landmarks))
     if isinstance(mechanism, PublishedFedDL) and len(kernel.gammas) > 1:

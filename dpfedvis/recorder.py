@@ -111,9 +111,11 @@ class Recorder:
         arrays = {"landmarks": result.landmarks, "start": result.start, **(published or {})}
         write_arrays(self._folder / LANDMARKS, arrays)
         setting = {**_shallow(result.setting), "kernel": list(result.setting.kernel.gammas)}
+        # Where the unit of the budget is a whole client, how many records it has is its own affair.
+        hidden = result.plan is not None and result.plan.multipliers.budget.unit == "client"
         clients = [
-            {"name": each.terms.name, "denominator": each.terms.denominator, "weight": each.terms.weight}
-            for each in result.clients
+            {"name": terms.name, "denominator": None if hidden else terms.denominator, "weight": terms.weight}
+            for terms in (each.terms for each in result.clients)
         ]
         public = {
             "setting": setting,

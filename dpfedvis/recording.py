@@ -46,15 +46,22 @@ class RecordedClient:
     Parameters
     ----------
     name : str
-    denominator : float
-        Of its means: n_p, or q·n̄ under sampling.
+    denominator : float, optional
+        Of its means: n_p, or q·n̄ under sampling; None where it is private, under a budget for whole clients.
     weight : float
         ω_p in the server's average.
     """
 
     name: str
-    denominator: float
+    denominator: float | None
     weight: float
+
+    @property
+    def stated_denominator(self) -> float:
+        """The denominator, or an error where it is private."""
+        if self.denominator is None:
+            raise RecordingError(f"the number of records of {self.name} is private in this run")
+        return self.denominator
 
 
 @dataclass(frozen=True)

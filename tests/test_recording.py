@@ -16,6 +16,8 @@ import pytest
 from sklearn.base import clone
 
 from accounting import Event, GaussianRelease, Ledger, PostProcessing, Unprotected
+from attacks.kinds import NothingToAttack
+from attacks.views import contribution_of
 from dpfedvis import FederatedData
 from dpfedvis.config import RunConfig
 from dpfedvis.kernels import Array
@@ -253,6 +255,24 @@ def test_labels_stay_with_the_clients(private: Path) -> None:
     for name, values in arrays_in(private):
         for column in values.reshape(len(values), -1).T if values.ndim else []:
             assert len(column) != len(labels) or not np.array_equal(column, labels), name
+
+
+def test_how_many_records_a_client_has_is_private_where_it_is_the_unit(tmp_path: Path) -> None:
+    """No file of the server's tells it; the gradient attacks, which need it, say so."""
+    folder = tmp_path / "run"
+    config = replace(BASE, mechanism="gradient", release="none", unit="client", epsilon=4.0, partition="dirichlet:0.5")
+    execute(config, folder)
+    sizes = {str(n) for n in config.federated().records if n > 9}
+    assert sizes
+    public = json.loads((folder / "public.json").read_text())
+    assert [client["denominator"] for client in public["clients"]] == [None] * config.clients
+    numbers = re.findall(r"[0-9.]+", (folder / "public.json").read_text() + (folder / "statement.json").read_text())
+    assert not sizes & {number.removesuffix(".0") for number in numbers}
+    recording = Recording.read(folder)
+    with pytest.raises(RecordingError, match="number of records of client-0 is private"):
+        _ = recording.clients[0].stated_denominator
+    with pytest.raises(NothingToAttack, match="private in this run"):
+        contribution_of(recording)
 
 
 def test_recorded_rounds_are_the_first(tmp_path: Path) -> None:

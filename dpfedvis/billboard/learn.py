@@ -18,7 +18,7 @@ from dpfedvis.billboard.subspace import SecondMoments, Subspace, principal_subsp
 from dpfedvis.data import FederatedData
 from dpfedvis.feddl import Callback, FedDL, FedDLResult
 from dpfedvis.federation import Door, Failure, Outbox, Streams, Witness
-from dpfedvis.kernels import Array, Kernel
+from dpfedvis.kernels import Kernel
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.plan import RunPlan, plan_run
 from dpfedvis.releases import Releases
@@ -28,8 +28,7 @@ from dpfedvis.setting import Setting
 from dpfedvis.snapshot import claim, fingerprint, ledger_beside, made_once
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 20, 1000
-STANDS_OUT = 2.5  # times the noise: the share of records that a landmark is to have
-SPREAD = 0.5  # of the standard deviation around a landmark
+STANDS_OUT = 1.5  # times the noise: the share of records that a landmark is to have
 TYPICAL_RECORDS = 1000  # of a client whose own number is private
 
 
@@ -297,31 +296,6 @@ class Learned:
     releases: Releases
     plan: RunPlan
     failures: tuple[Failure, ...]
-
-
-def spread_out(landmarks: Array, subspace: Subspace, count: int, generator: np.random.Generator) -> Array:
-    """Return points that follow the data as the landmarks do, but more of them and less regular.
-
-    A map of few landmarks has no gaps between groups: t-SNE spreads them evenly. So each becomes several points around
-    it, with a part of the variance that the landmarks leave of the data's. All of it is post-processing.
-
-    Parameters
-    ----------
-    landmarks : array of shape (n_y, d)
-    subspace : Subspace
-    count : int
-        Points to make, at least n_y.
-    generator : numpy.random.Generator
-        Public.
-
-    Returns
-    -------
-    array of shape (count, d), float32
-    """
-    left = np.maximum(subspace.variances - landmarks.var(axis=0), 0.1 * subspace.variances)
-    origins = landmarks[np.arange(count) % len(landmarks)]
-    points: Array = origins + SPREAD * np.sqrt(left) * generator.standard_normal(origins.shape)
-    return points.astype(np.float32)
 
 
 def landmarks_for(noise: float) -> int:

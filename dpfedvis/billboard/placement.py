@@ -140,7 +140,7 @@ class Anchored:
     diffused : Diffused
     """
 
-    pull: float = 0.4
+    pull: float = 0.6
     perplexity: float = 15.0
     exaggerated: int = 100
     exaggeration: float = 12.0

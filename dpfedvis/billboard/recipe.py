@@ -11,9 +11,10 @@ import numpy as np
 
 from accounting import Budget, checks
 from accounting.errors import InvalidParameter
+from dpfedvis.billboard.anchors import spread_out
 from dpfedvis.billboard.board import Billboard
 from dpfedvis.billboard.density import Density, Grid, GridCounts, cells_for, numbered
-from dpfedvis.billboard.learn import Learned, Learner, Shares, spread_out
+from dpfedvis.billboard.learn import Learned, Learner, Shares
 from dpfedvis.billboard.placement import ByWeights, Placement
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Streams
@@ -38,9 +39,9 @@ class Recipe:
     factors : sequence of float
         Bandwidths of the landmarks' kernel; see `dpfedvis.billboard.Learner`.
     anchors : int, optional
-        Points of the published map that stand for the landmarks; see `dpfedvis.billboard.learn.spread_out`. By default
-        half as many as a client has records, but from 300 to 1000.
-    placement : {"anchored", "weights", "transform"} or Placement
+        Points of the published map that stand for the landmarks; see `dpfedvis.billboard.anchors.spread_out`. By
+        default half as many as a client has records, but from 300 to 1000.
+    placement : {"anchored", "diffused", "weights", "transform"} or Placement
     radius : float
         Root mean square distance of the landmarks from the middle of the map, in units of √(records a client). A
         t-SNE of n records takes about as much room.

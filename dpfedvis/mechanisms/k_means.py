@@ -37,7 +37,7 @@ class KMeans(BaseMechanism):
     reach : float
     """
 
-    sweeps: int = 8
+    sweeps: int = 12
     reach: float = 0.4
     what: ClassVar[str] = "cluster sums"
     name: ClassVar[str] = "k-means"

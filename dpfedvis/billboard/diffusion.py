@@ -12,6 +12,34 @@ from scipy.sparse import csr_array
 
 from dpfedvis.kernels import Array, block_rows
 
+OWN_COMPONENTS = 40
+EVENING = 0.125  # power of the variance that each own component is divided by
+
+
+def likeness(records: Array) -> Array:
+    """Return coordinates in which a client compares its own records: its leading principal components, evened a little.
+
+    Components of small variance are mostly noise, and of the others the largest would decide alone. Each is divided by
+    λ^`EVENING`, with λ its variance. It is the client's own affair: nobody else learns these components.
+
+    Parameters
+    ----------
+    records : array of shape (n, m), n ≥ 2
+
+    Returns
+    -------
+    array of shape (n, min(n, m, OWN_COMPONENTS)), float32
+    """
+    from sklearn.decomposition import PCA
+
+    points = records.astype(np.float32, copy=False)
+    if not np.ptp(points, axis=0).any():
+        return points
+    found = PCA(min(*points.shape, OWN_COMPONENTS), random_state=0).fit(points)
+    relative = found.explained_variance_ / found.explained_variance_[0]
+    evened: Array = found.transform(points) / np.maximum(relative, 1e-12) ** EVENING
+    return evened.astype(np.float32)
+
 
 def diffuse(to_anchors: csr_array, among: csr_array, keep: float, steps: int) -> Array:
     """Return A of A ← keep · P A + (1 − keep) A⁰ after so many steps.

@@ -17,7 +17,7 @@ from scipy.sparse import block_array, csr_array
 
 from accounting import checks
 from dpfedvis.billboard.board import Billboard
-from dpfedvis.billboard.diffusion import diffuse, settle, strongest
+from dpfedvis.billboard.diffusion import diffuse, likeness, settle, strongest
 from dpfedvis.distances import GramDistances
 from dpfedvis.kernels import Array
 from dpfedvis.neighbors import Neighbors, nearest, nearest_to
@@ -81,7 +81,7 @@ class Diffused:
     Parameters
     ----------
     neighbors : int
-        Own records that are alike, found among whole records.
+        Own records that are alike; see `dpfedvis.billboard.diffusion.likeness`.
     perplexity : float
         Of their weights.
     keep : float
@@ -108,11 +108,19 @@ class Diffused:
         """Place all records of one client; a few alone have nothing to tell each other."""
         if len(records) < LEAST_TOGETHER:
             return ByWeights()(board, records)
-        return self.places(board, self.weights(board, records))
+        return self.places(board, self.weights(board, records, likeness(records)))
 
-    def weights(self, board: Billboard, records: Array) -> Array:
-        """Weights of all anchors for each record, shape (n, k); rows sum to 1."""
-        among = _own(records, self.neighbors, self.perplexity)
+    def weights(self, board: Billboard, records: Array, alike: Array) -> Array:
+        """Weights of all anchors for each record, shape (n, k); rows sum to 1.
+
+        Parameters
+        ----------
+        board : Billboard
+        records : array of shape (n, m)
+        alike : array of shape (n, any)
+            Coordinates in which the records are compared with each other.
+        """
+        among = _own(alike, self.neighbors, self.perplexity)
         return diffuse(_anchors(board, records, 15, 5.0), among, self.keep, self.steps)
 
     def places(self, board: Billboard, weights: Array) -> Array:
@@ -125,8 +133,8 @@ class Diffused:
 class Anchored:
     """Anchored refinement: a t-SNE of the client's own records around pinned anchors.
 
-    Each record is pulled by its neighbours among the client's own records, found among whole records, and by the
-    anchors that `Diffused` gives most weight. The layout starts where `Diffused` puts the records.
+    Each record is pulled by those like it among the client's own records, and by the anchors that `Diffused` gives most
+    weight. The layout starts where `Diffused` puts the records.
 
     Parameters
     ----------
@@ -160,10 +168,11 @@ class Anchored:
             return ByWeights()(board, records)
         from openTSNE import TSNEEmbedding
 
-        pinned, weights = len(board.places), self.diffused.weights(board, records)
+        pinned, alike = len(board.places), likeness(records)
+        weights = self.diffused.weights(board, records, alike)
         layout = TSNEEmbedding(
             np.concatenate([board.places, self.diffused.places(board, weights)]),
-            _Affinities(self._affinities(strongest(weights, 15), records)),
+            _Affinities(self._affinities(strongest(weights, 15), alike)),
             # Interpolation pays for large n only: its grid grows with the map, however few the points.
             negative_gradient_method=_pinned(board.places, "bh" if len(records) < 10_000 else "fft"),
             n_jobs=1,
@@ -173,9 +182,9 @@ class Anchored:
         layout.optimize(self.plain, exaggeration=1, momentum=0.8, inplace=True)
         return np.array(layout[pinned:], dtype=np.float64)
 
-    def _affinities(self, to_anchors: csr_array, records: Array) -> csr_array:
+    def _affinities(self, to_anchors: csr_array, alike: Array) -> csr_array:
         """Joint affinities of anchors and own records, sparse, summing to 1; anchors have none among themselves."""
-        among = _own(records, max(int(3 * self.perplexity), 1), self.perplexity)
+        among = _own(alike, max(int(3 * self.perplexity), 1), self.perplexity)
         pulled = to_anchors * (self.pull / 2)
         joint = block_array([[None, pulled.T], [pulled, (among + among.T) * ((1 - self.pull) / 2)]], format="csr")
         joint.sort_indices()
@@ -224,11 +233,10 @@ class _Affinities:
         self.verbose = False
 
 
-def _own(records: Array, k: int, perplexity: float) -> csr_array:
+def _own(alike: Array, k: int, perplexity: float) -> csr_array:
     """Weights of each record's k nearest own records, or of all where there are fewer, shape (n, n)."""
-    k = min(len(records) - 1, k)
-    found = nearest(GramDistances(records.astype(np.float32, copy=False)), k, method="exact")
-    return _weights(found, len(records), min(perplexity, k / 3))
+    k = min(len(alike) - 1, k)
+    return _weights(nearest(GramDistances(alike), k, method="exact"), len(alike), min(perplexity, k / 3))
 
 
 def _anchors(board: Billboard, records: Array, k: int, perplexity: float) -> csr_array:

@@ -5,9 +5,34 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
 
 from dpfedvis.billboard import diffusion
-from dpfedvis.billboard.diffusion import diffuse, settle, strongest
+from dpfedvis.billboard.diffusion import diffuse, likeness, settle, strongest
+
+
+def test_own_components_are_evened_a_little():
+    """Distances as in the formula, from the eigenvectors of the covariance."""
+    X = np.random.default_rng(3).normal(0, [8, 4, 1, 0.5], (60, 4)) @ np.linalg.qr(np.ones((4, 4)) + np.eye(4))[0]
+    values, vectors = np.linalg.eigh(np.cov(X.T))
+    expected = (X - X.mean(axis=0)) @ vectors / (values / values[-1]) ** 0.125
+    found = likeness(X)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(cdist(found, found), cdist(expected, expected), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("n", "m", "kept"), [(2, 5, 2), (70, 3, 3), (70, 60, 40), (10, 60, 10)])
+def test_no_more_components_than_there_are(n, m, kept):
+    found = likeness(np.random.default_rng(0).normal(size=(n, m)).astype(np.float32))
+    assert found.shape == (n, kept)
+    assert np.isfinite(found).all()
+
+
+def test_equal_records_are_alike():
+    assert not np.ptp(likeness(np.full((6, 3), 2.0)), axis=0).any()
+    flat = np.zeros((9, 4))
+    flat[:, 1] = np.arange(9)
+    assert np.isfinite(likeness(flat)).all(), "one feature varies"
 
 
 def graph(n=12, seed=0):

@@ -54,6 +54,13 @@ def test_a_budget_alone_gives_a_map_that_is_private_end_to_end():
     assert clone(estimator).get_params() == estimator.get_params()
 
 
+def test_clients_at_work_at_the_same_time_place_as_one_after_another():
+    fed = digits(200, 4)
+    common = {"n_landmarks": 20, "budget": Budget(10, 1e-5), "billboard": {"placement": SHORT, "anchors": 40}}
+    one, three = (FedTSNE(n_jobs=jobs, **common).fit_transform(fed) for jobs in (1, 3))
+    np.testing.assert_array_equal(one, three)
+
+
 def test_a_map_at_a_large_budget_keeps_classes_together_across_clients():
     fed = digits(600, 3)
     estimator = FedTSNE(n_landmarks=60, budget=Budget(100, 1e-5), billboard={"placement": SHORT, "anchors": 150})

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from sklearn.cluster import KMeans as Lloyd
 
 from accounting import Budget, InvalidParameter
@@ -66,6 +69,19 @@ def test_of_a_step_the_server_takes_what_is_not_noise():
         signal = max(seen - sum(weight * each**2 for weight, each in zip(weights, noise, strict=True)), 0.0)
         np.testing.assert_allclose(found[:, j], [signal / (signal + each**2) for each in noise], rtol=1e-12)
     np.testing.assert_array_equal(k_means.kept(steps, np.zeros(6)), np.ones((6, 3)))
+
+
+@given(
+    arrays(np.float64, (5, 2), elements=st.floats(-10, 10)),
+    arrays(np.float64, 5, elements=st.floats(1e-6, 10)),
+    st.floats(1.0, 100.0),
+)
+def test_the_filter_keeps_a_part_and_less_of_it_the_more_noise_there_is(steps, noise, factor):
+    part, noisier = k_means.kept(steps, noise), k_means.kept(steps, factor * noise)
+    assert ((part >= 0) & (part <= 1)).all()
+    assert (noisier <= part + 1e-12).all()
+    quieter = np.argsort(noise)
+    assert (np.diff(part[quieter], axis=0) <= 1e-12).all(), "a landmark with less noise moves further"
 
 
 def test_the_filter_brings_noisy_steps_closer_to_the_truth():

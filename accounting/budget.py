@@ -56,6 +56,11 @@ class Budget:
         """Largest μ of a Gaussian release that this budget allows."""
         return gaussian_mu(self.epsilon, self.delta)
 
+    @property
+    def hides_records(self) -> bool:
+        """Whether how many records a client has is private: under add-remove, or where the unit is a whole client."""
+        return self.adjacency == "add-remove" or self.unit == "client"
+
     def covers(self, stage: str) -> bool:
         """Whether an event of this stage is inside the budget's scope."""
         return self.scope == "end-to-end" or stage != "release"

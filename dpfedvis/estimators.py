@@ -244,7 +244,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
             "release": self._mode,
             "clients": len(self._clients),
             "landmarks": len(self.landmarks_),
-            "rounds": self.rounds,
+            "rounds": len(result.trace),
             "bandwidth": result.setting.kernel.gammas,
             "sampling_rate": result.setting.sampling_rate,
         }

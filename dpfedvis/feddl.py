@@ -211,7 +211,7 @@ class FedDL:
         chosen = mechanism(self.mechanism)
         folder = None if checkpoint is None else Path(checkpoint)
         # The number of workers changes no result, so that a run may go on with another.
-        hidden = self.budget is not None and self.budget.adjacency == "add-remove"  # then every n_p is private
+        hidden = self.budget is not None and self.budget.hides_records
         mark = fingerprint(replace(self, workers=Workers()), fed.n_clients if hidden else fed.records, fed.n_features)
         if folder is not None:
             claim(folder, mark)

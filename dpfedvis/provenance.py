@@ -1,4 +1,4 @@
-"""Where a run comes from: versions, seed, commit, the hash of its data; and whether those are still the same."""
+"""Where a run comes from: versions, seed, commit, data; and whether those are still the same."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ class UnreadableProvenance(DpfedvisError):
 
 
 def provenance(config: RunConfig, dataset: Dataset, started: datetime) -> dict[str, Any]:
-    """Return versions, seed, commit and the hash of the data.
+    """Return versions, seed, commit and the name of the data; of a simulation's data also what identifies them.
 
-    The hash belongs to whoever holds the data: it confirms a guess of the whole file, so do not publish it with a
-    private run.
+    With noise that is real a run's folder may be published, and a hash of the data would be an exact function of them:
+    whoever knows all records but one could try out the last.
     """
+    data = {"name": dataset.name, **(identity(dataset) if config.noise == "seeded" else {})}
     return {
         "started": started.isoformat(timespec="seconds"),
         "seed": config.seed,
@@ -40,8 +41,13 @@ def provenance(config: RunConfig, dataset: Dataset, started: datetime) -> dict[s
         "machine": f"{platform.system()} {platform.machine()}",
         "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},
         "commit": _commit(Path(__file__).parent),
-        "data": {"name": dataset.name, "sha256": dataset.sha256, "records": len(dataset.X)},
+        "data": data,
     }
+
+
+def identity(dataset: Dataset) -> dict[str, Any]:
+    """What tells data from other data; for those who hold them."""
+    return {"sha256": dataset.sha256, "records": len(dataset.X)}
 
 
 def write_provenance(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -54,7 +60,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     path = folder / PROVENANCE
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(facts["data"]["sha256"], str) or not isinstance(facts["packages"], dict):
+        if not isinstance(facts["data"]["name"], str) or not isinstance(facts["packages"], dict):
             raise TypeError("its facts are not of the kind they should be")
     except OSError as error:
         raise UnreadableProvenance(f"{path} cannot be read: {error.strerror}") from error

@@ -38,7 +38,7 @@ from dpfedvis.federation.outbox import write_arrays
 from dpfedvis.kernels import Array
 from dpfedvis.leave import leave, places_of
 from dpfedvis.pictures import write_density, write_views
-from dpfedvis.provenance import PROVENANCE, changes, provenance, read_provenance, write_provenance
+from dpfedvis.provenance import PROVENANCE, changes, identity, provenance, read_provenance, write_provenance
 from dpfedvis.recorder import EMBEDDING, LEDGER, Recorder, write_text
 from dpfedvis.reporting.figures import draw_map
 from dpfedvis.reporting.statement import Statement
@@ -53,7 +53,7 @@ from dpfedvis.run_folder import (
     spent,
     sweep,
 )
-from dpfedvis.unfinished import RunInterrupted, Unfinished, same_data, same_settings
+from dpfedvis.unfinished import RunInterrupted, Unfinished, same_settings
 
 __all__ = ["CONFIG", "PROVENANCE", "FolderTaken", "FolderUnusable", "Run", "execute", "provenance"]
 
@@ -171,7 +171,7 @@ def _taken_up(config: RunConfig, unfinished: Unfinished, views: Path | None) -> 
     facts = read_provenance(unfinished.run)
     unfinished.refuse_to_go_on(facts)
     order = _ordered(config, unfinished.views(views))
-    same_data(unfinished.run, facts, order.facts)
+    unfinished.same_data(identity(order.dataset))
     others = changes(facts, order.facts)
     warning = f"{unfinished.run} went on with other code than it began with: {', '.join(others)}"
     now = {key: order.facts[key] for key in ("started", "commit", "packages")}
@@ -195,7 +195,7 @@ def _carry_out(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callba
             if each is not None:
                 make(each)
         sweep(folder)
-        unfinished.remember(views)
+        unfinished.remember(views, identity(order.dataset))
         write_provenance(folder, order.facts)
         write_text(folder / CONFIG, config.to_toml())  # last: from here on it is a run that can go on
         statement = _fit(order, unfinished, callbacks, progress)

@@ -79,7 +79,7 @@ class Snapshot:
 
 def claim(folder: Path, mark: str) -> None:
     """Make `folder` that of one run before anything is in it; an error if it is another run's."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # a trusted server's checkpoint holds exact uploads
     path = folder / "run.npz"
     if not path.exists():
         write_arrays(path, {"mark": np.array(mark)})

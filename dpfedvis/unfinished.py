@@ -22,7 +22,7 @@ from dpfedvis.errors import DpfedvisError
 from dpfedvis.recorder import LEDGER, write_text
 from dpfedvis.run_folder import CONFIG, FolderTaken, make, spent
 
-_VIEWS, _LOCK = "views.json", "lock"
+_VIEWS, _DATA, _LOCK = "views.json", "data.json", "lock"
 
 
 class NotResumable(DpfedvisError):
@@ -71,20 +71,28 @@ class Unfinished:
                 raise NotResumable(f"another process is at work on {self.run}") from None
             yield
 
-    def remember(self, views: Path | None) -> None:
-        """Keep where private views are to be drawn, which is no setting of the run."""
+    def remember(self, views: Path | None, data: Mapping[str, Any]) -> None:
+        """Keep which data the run began with, and where private views are to be drawn, which is no setting of it."""
+        write_text(self.path / _DATA, json.dumps(data) + "\n")
         write_text(self.path / _VIEWS, json.dumps(None if views is None else str(views.resolve())) + "\n")
+
+    def same_data(self, now: Mapping[str, Any]) -> None:
+        """Refuse data that are not those that the run began with."""
+        before = _kept(self.path / _DATA)
+        for name in now if before is not None else ():
+            if before[name] != now[name]:
+                raise NotResumable(
+                    f"the data of {self.run} have changed ({name} was {before[name]}, is {now[name]}); a run goes on "
+                    "with the records that it began with"
+                )
 
     def views(self, given: Path | None) -> Path | None:
         """Return where private views are to be drawn; an error if another place is given."""
         path = self.path / _VIEWS
         if not path.exists():  # interrupted before anything
             return given
-        try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
-            found = None if kept is None else Path(kept)
-        except (OSError, ValueError, TypeError) as error:
-            raise NotResumable(f"{path} is damaged ({error})") from error
+        kept = _kept(path)
+        found = None if kept is None else Path(kept)
         if given is not None and (found is None or given.resolve() != found):
             raise SettingsDiffer(f"--resume keeps the settings of {self.run}: views is {kept}, not {given}")
         return found
@@ -134,11 +142,11 @@ def same_settings(folder: Path, given: RunConfig) -> RunConfig:
     return stored
 
 
-def same_data(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse data that are not those of the run's provenance."""
-    for name in ("sha256", "records"):
-        if before["data"][name] != now["data"][name]:
-            raise NotResumable(
-                f"the data of {folder} have changed ({name} was {before['data'][name]}, is {now['data'][name]}); a run "
-                "goes on with the records that it began with"
-            )
+def _kept(path: Path) -> Any:
+    """Return what was kept in a file of JSON; None if nothing was, an error if it is not whole."""
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise NotResumable(f"{path} is damaged ({error})") from error

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from accounting import Budget, Ledger, checks
+from accounting import Budget, Ledger, checks, sensitivity
 from accounting.errors import InvalidParameter
 from accounting.events import Stage
 from dpfedvis.billboard.density import GridCounts
@@ -141,7 +141,7 @@ class Learner:
         plan = self.plan()
         folder = None if checkpoint is None else Path(checkpoint)
         if folder is not None:
-            hidden = self.budget.adjacency == "add-remove"  # then every n_p is private
+            hidden = self.budget.hides_records
             claim(folder, fingerprint(self, fed.n_clients if hidden else fed.records, fed.n_features))
         ledger = ledger_beside(folder, ledger, self.budget)
         releases = Releases(
@@ -282,7 +282,8 @@ class Learner:
         """Standard deviation of the noise in a sum over all records of vectors of norm 1, for one upload of k-means."""
         sigma = plan.multipliers[self.mechanism.what].sigma
         whole = self.budget.unit == "client"
-        own = [2 * sigma * weight / (1.0 if whole else denominator)
+        delta = sensitivity.cluster_sums(records=1, adjacency=self.budget.adjacency)
+        own = [delta * sigma * weight / (1.0 if whole else denominator)
                for weight, denominator in zip(releases.weights, releases.denominators, strict=True)]  # fmt: skip
         return max(own) if self.mechanism.trust != "local" else math.hypot(*own)
 

@@ -113,12 +113,13 @@ def truth_of(folder: Path) -> Truth:
 
     config = RunConfig.from_toml(folder / CONFIG)
     try:
-        expected = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["data"]["sha256"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        expected = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["data"].get("sha256")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordingError(f"{folder / PROVENANCE} cannot be read ({error})") from error
     # A value that is missing among records that took no part did not stop the run.
     whole = replace(config, records=None, missing="public-value").dataset()
-    if whole.sha256 != expected:
+    # A run whose noise is real does not tell; then whoever attacks it has to know what they hold.
+    if expected is not None and whole.sha256 != expected:
         raise OtherData(
             f"{config.data} has changed since the run: its hash is {whole.sha256[:16]}…, not {expected[:16]}…"
         )

@@ -24,6 +24,7 @@ from dpfedvis.reporting.html_parts import (
     table,
     together,
 )
+from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.run_facts import SIMULATION, RunFacts, number
 
 REPORT = "report.html"
@@ -52,7 +53,7 @@ def report(facts: RunFacts) -> str:
 
 def headline(epsilon: float, delta: float, meaning: str) -> Html:
     """Return ε in large letters, and for machines."""
-    value = element("span", f"ε = {shown(epsilon)}", class_="value")
+    value = element("span", f"ε = {rounded_up(epsilon)}", class_="value")
     return element(
         "p",
         value,
@@ -185,9 +186,10 @@ def releases_table(facts: RunFacts) -> Html:
         sampled = f", sampled at {shown(line['sampling_rate'])}" if line["sampling_rate"] is not None else ""
         rows.append([
             line["what"], line["stage"], f"{line['kind']}{sampled}", line["noise"], str(line["clients"]),
-            str(line["per_client"]), _range(line["sensitivity"]), _range(line["sigma"]), line["note"],
+            str(line["per_client"]), _range(line["sensitivity"]), _range(line["sigma"]),
+            "–" if line["share"] is None else f"{line['share']:.1%}", line["note"],
         ])  # fmt: skip
-    head = ["release", "stage", "protection", "noise", "clients", "per client", "Δ", "σ", "note"]
+    head = ["release", "stage", "protection", "noise", "clients", "per client", "Δ", "σ", "of μ²", "note"]
     return table("Everything that passed the door, as the ledger has it", head, rows)
 
 
@@ -291,9 +293,7 @@ def _settings(facts: RunFacts) -> Html:
         paragraphs(Html(f"In this folder, <code>{again}</code> runs it again. {note}"), figures),
         details("All settings (config.toml)", element("pre", facts.toml)),
         details("Versions", table("What made it", [], rows)),
-        paragraphs(
-            "The hash of the data is in provenance.json and not here: it would confirm a guess of the whole file."
-        ),
+        paragraphs("No hash of the data is here: it would confirm a guess of the whole file."),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,27 +25,19 @@ from accounting import (
 )
 from accounting.accountants import distinct
 from dpfedvis.reporting.audited import Audited
+from dpfedvis.reporting.rounding import rounded_up
+from dpfedvis.reporting.statement_words import markdown, not_covered
 
 DEFAULT_DELTA = 1e-5
 _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
-_TRUST = {
-    "local": "nobody: each client adds the whole noise itself",
-    "aggregate": "the secure sum: the server is trusted to see nothing but sums (simulated here)",
-    "central": "the server: it sees exact uploads and adds the noise",
-}
-_NOT_COVERED = (
-    "The number of clients and, under replace-one, the number of records of each are treated as public.",
-    "Labels leave a client in a density by class only, which is then among the releases; scores computed from private "
-    "labels are not covered.",
-    "Choices made by looking at results on the same records (tuning) cost privacy that no ledger sees.",
-    "That a client failed in a round, and how, is seen by the server.",
-    "Sensitivities hold in exact arithmetic; floating-point rounding is not charged, except for discrete noise.",
-)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One kind of release: everything that all clients released under one name, in one way."""
+    """One kind of release: everything that all clients released under one name, in one way.
+
+    `share` is its part of all that the client which spent most on it spent, in μ²; None where that has no meaning.
+    """
 
     what: str
     stage: str
@@ -56,6 +49,7 @@ class Line:
     sensitivity: tuple[float, float] | None
     sigma: tuple[float, float] | None
     sampling_rate: float | None
+    share: float | None
     note: str
 
 
@@ -76,6 +70,9 @@ class Statement:
         ε in scope, by every accountant.
     curve : tuple of (float, float)
         (δ, ε) in scope.
+    against_a_client : float, optional
+        ε end to end against another client that sees the sums and takes its own share of the noise off them, where
+        clients share the noise; see `against_a_client`.
     nominal : float, optional
         ε that unprotected, data-dependent noise would be worth if its scale had been public. Not a guarantee.
     adjacency, unit : str
@@ -94,6 +91,7 @@ class Statement:
     lines: tuple[Line, ...]
     accountants: dict[str, Reading]
     curve: tuple[tuple[float, float], ...]
+    against_a_client: float | None
     nominal: float | None
     adjacency: str
     unit: str
@@ -106,7 +104,8 @@ class Statement:
         """The one line that counts."""
         if self.end_to_end == math.inf:
             return "End to end, ε = ∞: something left the clients without protection."
-        return f"End to end, ε = {self.end_to_end:.4g} at δ = {self.delta:g}, for one {self.unit}, {self.adjacency}."
+        shown = rounded_up(self.end_to_end)
+        return f"End to end, ε = {shown} at δ = {self.delta:g}, for one {self.unit}, {self.adjacency}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON; infinity becomes the string "inf"."""
@@ -125,7 +124,8 @@ class Statement:
             },
             "curve": [[delta, _number(epsilon)] for delta, epsilon in self.curve],
             "nominal_epsilon": _number(self.nominal),
-            "not_covered": list(_NOT_COVERED),
+            "epsilon_against_a_client": _number(self.against_a_client),
+            "not_covered": list(not_covered(self.unit)),
             "facts": self.facts,
             "remarks": list(self.remarks),
             "audit": None if self.audit is None else self.audit.to_dict(),
@@ -140,7 +140,7 @@ class Statement:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
 
     def __str__(self) -> str:
-        return "\n".join(_markdown(self)) + "\n"
+        return "\n".join(markdown(self)) + "\n"
 
 
 def state(
@@ -176,12 +176,37 @@ def state(
         lines=_lines(events),
         accountants=ledger.compare(delta),
         curve=curve,
+        against_a_client=against_a_client(events, delta),
         nominal=nominal_epsilon(events, delta),
         adjacency=first.adjacency if first else "replace-one",
         unit=first.unit if first else "record",
         facts=dict(facts or {}),
         remarks=tuple(remarks),
     )
+
+
+def against_a_client(events: list[Event], delta: float) -> float | None:
+    """Return ε end to end against one of the other clients, where clients share the noise; None where none do.
+
+    Each of P clients adds noise of variance σ²/P to the sum. One that sees the sum can take its own share off, and of
+    the variance (P − 1)/P is left. So every σ of shared releases is lowered by the root of that, and the events are
+    composed anew. For c clients that work together it would be (P − c)/P.
+    """
+    shared = [each for each in events if isinstance(each, GaussianRelease) and each.trust == "aggregate"]
+    if not shared:
+        return None
+    clients: dict[tuple[str, int | None], int] = Counter((each.what, each.round) for each in shared)
+    if min(clients.values()) < 2:
+        return None  # there is no other client
+    seen = []
+    for event in events:
+        if isinstance(event, GaussianRelease) and event.trust == "aggregate":
+            among = clients[event.what, event.round]
+            event = replace(event, sigma=event.sigma * math.sqrt((among - 1) / among))
+        seen.append(event)
+    with Ledger() as ledger:
+        ledger.record(*seen)
+        return ledger.spent(delta, end_to_end=True)
 
 
 def nominal_epsilon(events: Sequence[Event], delta: float) -> float | None:
@@ -203,10 +228,23 @@ def _lines(events: list[Event]) -> tuple[Line, ...]:
     groups: dict[tuple[str, ...], list[Event]] = {}
     for event in events:
         groups.setdefault((event.what, event.stage, event.kind, event.trust, event.noise), []).append(event)
-    return tuple(_line(key, group) for key, group in groups.items())
+    squares = _squares(events)
+    return tuple(_line(key, group, squares) for key, group in groups.items())
 
 
-def _line(key: tuple[str, ...], group: list[Event]) -> Line:
+def _squares(events: Sequence[Event]) -> dict[str, float] | None:
+    """μ² of each client, where all that it released is Gaussian and not sampled."""
+    total: dict[str, float] = {}
+    for event in events:
+        if isinstance(event, (Unprotected, SampledGaussianRelease)):
+            return None
+        if isinstance(event, GaussianRelease):
+            spent = event.count * (event.sensitivity / event.sigma) ** 2
+            total[event.client] = total.get(event.client, 0.0) + spent
+    return total
+
+
+def _line(key: tuple[str, ...], group: list[Event], squares: Mapping[str, float] | None) -> Line:
     what, stage, kind, trust, noise = key
     clients = {event.client for event in group}
     gaussian = [event for event in group if isinstance(event, GaussianRelease)]
@@ -230,78 +268,18 @@ def _line(key: tuple[str, ...], group: list[Event]) -> Line:
         sensitivity=_range([event.sensitivity for event in gaussian]),
         sigma=_range([event.sigma for event in gaussian]),
         sampling_rate=first.sampling_rate if isinstance(first, SampledGaussianRelease) else None,
+        share=None if squares is None or not gaussian else _share(gaussian, squares),
         note=note,
     )
 
 
-def _markdown(statement: Statement) -> list[str]:
-    lines = ["# Privacy statement", "", f"**{statement.headline}**", ""]
-    budget = statement.budget
-    if budget is not None:
-        lines.append(
-            f"Budget: ε = {budget['epsilon']:g}, δ = {budget['delta']:g}, {budget['adjacency']}, per {budget['unit']}, "
-            f"scope {budget['scope']}. Spent within that scope: ε = {_shown(statement.in_scope)}."
-        )
-        if budget["scope"] == "landmarks":
-            lines.append("That scope covers the learning of the landmarks only, which is the paper's claim (Thm 6).")
-    else:
-        lines.append("There was no budget.")
-    if any(line.noise == "seeded" for line in statement.lines):
-        lines.append("The noise was seeded: **this run is a simulation**, not a release.")
-    if statement.nominal is not None:
-        lines.append(
-            "Noise whose scale depends on the data guarantees nothing. Had its scale been public, it would have been "
-            f"worth ε = {_shown(statement.nominal)} at δ = {statement.delta:g}."
-        )
-    lines += [line for remark in statement.remarks for line in ("", remark)]
-    lines += ["", "## What left the clients", ""]
-    lines += [
-        "| release | stage | protection | clients | per client | Δ | σ | note |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for line in statement.lines:
-        sampled = f", sampled at {line.sampling_rate:g}" if line.sampling_rate is not None else ""
-        lines.append(
-            f"| {line.what} | {line.stage} | {line.kind}{sampled} ({line.noise}) | {line.clients} | {line.per_client} "
-            f"| {_shown_range(line.sensitivity)} | {_shown_range(line.sigma)} | {line.note} |"
-        )
-    trusts = dict.fromkeys(line.trust for line in statement.lines if line.sigma is not None)
-    lines += ["", "## Who is trusted", ""]
-    lines += [f"- {trust}: {_TRUST[trust]}" for trust in trusts] or ["- Everybody who sees what left the clients."]
-    lines += [
-        "",
-        f"## ε in scope at δ = {statement.delta:g}, by accountant",
-        "",
-        "| accountant | ε | |",
-        "|---|---|---|",
-    ]
-    for name, reading in statement.accountants.items():
-        note = reading.reason or ("" if reading.is_bound else "approximation, not a bound")
-        lines.append(f"| {name} | {'-' if reading.epsilon is None else _shown(reading.epsilon)} | {note} |")
-    lines += ["", "## δ(ε) in scope", "", "| δ | ε |", "|---|---|"]
-    lines += [f"| {delta:g} | {_shown(epsilon)} |" for delta, epsilon in statement.curve]
-    if statement.audit is not None:
-        lines += ["", *statement.audit.markdown()]
-    lines += ["", "## What is not covered", ""] + [f"- {sentence}" for sentence in _NOT_COVERED]
-    if statement.facts:
-        lines += ["", "## Public facts of the run", ""]
-        lines += [f"- {name}: {value}" for name, value in statement.facts.items()]
-    return lines
+def _share(group: list[GaussianRelease], squares: Mapping[str, float]) -> float:
+    own = _squares(group) or {}
+    return max(own[client] / squares[client] for client in own)
 
 
 def _range(values: list[float]) -> tuple[float, float] | None:
     return (min(values), max(values)) if values else None
-
-
-def _shown_range(values: tuple[float, float] | None) -> str:
-    if values is None:
-        return "-"
-    low, high = (f"{value:.4g}" for value in values)
-    return low if low == high else f"{low} to {high}"
-
-
-def _shown(value: float) -> str:
-    return "∞" if value == math.inf else f"{value:.6g}"
 
 
 def _number(value: float | None) -> float | str | None:

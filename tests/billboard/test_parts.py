@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as npst
 
 from accounting import Budget, InvalidParameter, Ledger
 from dpfedvis.billboard import Billboard, Density, Grid, Learner, Recipe, Shares, Subspace, landmarks_for
+from dpfedvis.billboard import learn as learn_module
 from dpfedvis.billboard.anchors import spread_out
 from dpfedvis.billboard.density import LEAST_CELLS, MOST_CELLS, GridCounts, cells_for, numbered
 from dpfedvis.billboard.learn import LEAST_LANDMARKS, MOST_LANDMARKS
@@ -362,3 +363,42 @@ def test_records_a_client_are_what_is_public(federation_of):
         assert learner.records_a_client(fed) == expected
     whole = Learner(budget=Budget(1, 1e-5, unit="client"), mechanism=chosen)
     assert whole.records_a_client(fed) == whole.records_a_client(federation_of((1, 2, 3)))
+
+
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+@pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
+def test_choices_rest_on_the_noise_of_the_ledger(trust, adjacency, federation_of, monkeypatch):
+    """The number of landmarks, and which directions are kept, from σ as it was accounted for."""
+    seen = {}
+
+    def moments(**settings):
+        seen.update(settings)
+        return SecondMoments(**settings)
+
+    def kept(centre, matrix, noise, most):
+        seen["subspace"] = noise
+        return principal_subspace(centre, matrix, noise, most)
+
+    def chosen(noise):
+        seen["landmarks"] = noise
+        return landmarks_for(noise)
+
+    for name, spy in (("SecondMoments", moments), ("principal_subspace", kept), ("landmarks_for", chosen)):
+        monkeypatch.setattr(learn_module, name, spy)
+    fed = federation_of((40, 20, 60), features=6)
+    public = 50 if adjacency == "add-remove" else None
+    learner = Learner(
+        budget=Budget(5, 1e-5, adjacency=adjacency), mechanism=KMeans(trust=trust), tau_x=20.0, public_records=public
+    )
+    learned = learner.run(fed)
+    weights = [1 / 3] * 3 if public else [40 / 120, 20 / 120, 60 / 120]
+
+    def noise(what):
+        events = {event.client: event for event in learned.feddl.ledger.events(what=what)}
+        sigmas = [events[client.name].sigma for client in fed.clients]
+        if trust == "aggregate":
+            return sigmas[0]
+        return math.sqrt(sum((weight * sigma) ** 2 for weight, sigma in zip(weights, sigmas, strict=True)))
+
+    assert seen["landmarks"] == pytest.approx(noise("cluster sums"), rel=1e-9)
+    assert seen["subspace"] == pytest.approx(noise("second moments") * seen["clip"] ** 2, rel=1e-9)

@@ -7,6 +7,8 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from accounting import (
     Budget,
@@ -22,6 +24,7 @@ from dpfedvis import FederatedData
 from dpfedvis.feddl import FedDL
 from dpfedvis.mechanisms import HeuristicNoise
 from dpfedvis.mechanisms.published import PublishedFedDL
+from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.statement import DEFAULT_DELTA, state
 
 
@@ -109,7 +112,7 @@ def test_the_headline_is_what_the_ledger_says(ledger):
     if spent == math.inf:
         assert "ε = ∞" in headline
     else:
-        assert f"End to end, ε = {spent:.4g} at δ = {delta:g}" in headline
+        assert f"End to end, ε = {rounded_up(spent)} at δ = {delta:g}" in headline
 
 
 def test_json_is_strict_and_comes_back(ledger):
@@ -259,7 +262,7 @@ def test_data_dependent_noise_has_a_price_and_no_guarantee(mechanism):
     assert statement.nominal == pytest.approx(max(prices))
     assert statement.end_to_end == math.inf
     text = str(statement)
-    assert f"worth ε = {max(prices):.6g} at δ = 1e-05" in text
+    assert f"worth ε = {rounded_up(max(prices), 6)} at δ = 1e-05" in text
     assert "guarantees nothing" in text
     assert json.loads(statement.to_json())["nominal_epsilon"] == pytest.approx(max(prices))
 
@@ -279,3 +282,71 @@ def test_protected_runs_have_no_nominal_price():
     statement = state(LEDGERS["gaussian"]())
     assert statement.nominal is None
     assert "guarantees nothing" not in str(statement)
+
+
+# What is easily said too small
+
+
+@given(st.floats(1e-12, 1e12), st.integers(1, 8))
+def test_no_epsilon_is_shown_smaller_than_it_is(value, digits):
+    shown = float(rounded_up(value, digits))
+    assert shown >= value * (1 - 1e-9)
+    assert shown <= value * (1 + 10.0 ** (1 - digits)) * (1 + 1e-9), "and not by more than the last digit"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1.00049, "1.001"),
+        (0.9999999989, "1"),
+        (2.0000000001, "2"),
+        (123456.0, "1.235e+05"),
+        (math.inf, "∞"),
+        (0.0, "0"),
+    ],
+)
+def test_epsilon_is_rounded_up(value, expected):
+    assert rounded_up(value) == expected
+
+
+def test_a_budget_that_needs_more_digits_is_not_cut_short():
+    ledger = ledger_of(gaussian("client-0"))
+    delta = DEFAULT_DELTA
+    assert float(state(ledger).headline.split("ε = ")[1].split(" ")[0]) >= ledger.spent(delta, end_to_end=True)
+
+
+@pytest.mark.parametrize("clients", [2, 3, 10])
+def test_another_client_can_take_its_share_of_the_noise_off(clients):
+    """μ√(P/(P − 1)), by the closed form; where each client adds all the noise itself it learns nothing from its own."""
+    names = [f"client-{number}" for number in range(clients)]
+    shared = [gaussian(name, trust="aggregate", round=round) for round in (1, 2) for name in names]
+    statement = state(ledger_of(*shared))
+    mu = math.sqrt(2) * 0.1
+    assert statement.end_to_end == pytest.approx(gaussian_epsilon(mu, 1e-5))
+    expected = gaussian_epsilon(mu * math.sqrt(clients / (clients - 1)), 1e-5)
+    assert statement.against_a_client == pytest.approx(expected, rel=1e-9)
+    assert f"takes its own share off them, ε = {rounded_up(expected)} end to end" in str(statement)
+    assert json.loads(statement.to_json())["epsilon_against_a_client"] == pytest.approx(expected)
+    alone = state(ledger_of(*(gaussian(name) for name in names)))
+    assert alone.against_a_client is None
+    assert "share" not in str(alone)
+
+
+def test_one_client_has_no_other_to_fear():
+    assert state(ledger_of(gaussian("client-0", trust="aggregate"))).against_a_client is None
+
+
+def test_shares_of_the_budget_are_shown():
+    events = [gaussian("client-0", what="moments", sigma=2.0), *(gaussian("client-0", round=r) for r in (1, 2, 3))]
+    statement = state(ledger_of(*events))
+    assert {line.what: line.share for line in statement.lines} == pytest.approx(
+        {"moments": 0.25 / 3.25, "gradient": 3 / 3.25}
+    )
+    assert "| 92.3% |" in str(statement)
+    assert [line.share for line in state(ledger_of(*events, rows("client-0"))).lines] == [None] * 3
+
+
+def test_how_many_records_a_client_has_is_no_public_fact_where_it_is_the_unit():
+    whole = state(ledger_of(gaussian("client-0", unit="client")))
+    assert "number of records" not in str(whole)
+    assert "the number of records of each are treated as public" in str(state(ledger_of(gaussian("client-0"))))

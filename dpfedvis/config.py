@@ -282,74 +282,15 @@ class RunConfig:
 
     def made_mechanism(self) -> Mechanism:
         """Return the mechanism with its settings; one that it does not have is an error."""
-        from dpfedvis.mechanisms import MECHANISMS
+        from dpfedvis.config_estimator import mechanism_of
 
-        if self.mechanism is None:
-            raise InvalidParameter("mechanism", None, "chosen (see RunConfig.settled)")
-        kind = MECHANISMS[self.mechanism]
-        accepted = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-        given = {name: getattr(self, name) for name in ("beta", "clip", "frequencies", "batch")}
-        for name, value in given.items():
-            if value is not None and name not in accepted:
-                raise InvalidParameter(name, value, f"left out: {self.mechanism!r} has no such setting")
-        settings = {name: value for name, value in given.items() if value is not None}
-        if self.mechanism == "input":
-            if self.tau_x is None:
-                raise InvalidParameter("tau_x", None, "given, as a public bound on the norm of records, for 'input'")
-            settings["tau_x"] = self.tau_x
-        made: Mechanism = kind(trust=self.trust, **settings)  # type: ignore[call-arg]
-        return made
+        return mechanism_of(self)
 
     def estimator(self) -> FederatedEstimator:
         """Return the estimator, ready to fit."""
-        feddl: dict[str, Any] = {
-            "local_steps": self.local_steps,
-            "bandwidth": self.gamma,
-            "optimiser": self.optimiser,
-            "step_size": self.step_size,
-            "weights": self.weights,
-            "sampling_rate": self.sampling_rate,
-            "public_records": self.public_records,
-            "bounds": self.bounds,
-            "start": self.start,
-            "estimator": self.mmd,
-            "noise": self.noise,
-        }
-        if self.density and self.chosen_release != "none":
-            raise InvalidParameter("density", True, f"left out with release={self.chosen_release!r}")
-        if self.classes and not self.density:
-            raise InvalidParameter("classes", self.classes, "left out without a density")
-        if self.chosen_release == "none":
-            # It learns scale and kernel itself, and names what else it was given.
-            plain = {"local_steps": 1, "optimiser": "plain", "weights": "records", "estimator": "unbiased"}
-            feddl = {key: value for key, value in feddl.items() if value not in (None, plain.get(key))}
-            feddl.pop("bounds", None)
-        common: dict[str, Any] = {
-            "n_landmarks": self.landmarks,
-            "mechanism": self.made_mechanism(),
-            "budget": self.budget,
-            "release": self.chosen_release,
-            "rounds": self.rounds,
-            "random_state": self.seed,
-            "release_share": self.release_share,
-            "tau_x": self.tau_x,
-            "rank": self.rank,
-            "ridge": self.ridge,
-            "feddl": feddl,
-        }
-        if self.map == "clusters":
-            from dpfedvis.clustering import FedSpectralClustering
+        from dpfedvis.config_estimator import estimator_of
 
-            return FedSpectralClustering(
-                n_clusters=self.clusters, affinity=self.affinity, gamma=self.affinity_gamma, **common
-            )
-        from dpfedvis.maps import FedTSNE, FedUMAP
-
-        if self.density:
-            common["billboard"] = {"density": True, "classes": self.classes or ()}
-        if self.map == "umap":
-            return FedUMAP(n_neighbors=self.neighbours, distances=self.distances, **common)
-        return FedTSNE(perplexity=self.perplexity, distances=self.distances, n_jobs=self.jobs, **common)
+        return estimator_of(self)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

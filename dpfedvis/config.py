@@ -7,7 +7,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -31,7 +31,7 @@ class UnknownSetting(DpfedvisError):
     """A key that no run has."""
 
     def __init__(self, name: str) -> None:
-        near = difflib.get_close_matches(name, [field.name for field in fields(RunConfig)], n=1)
+        near = difflib.get_close_matches(name, [each.name for each in fields(RunConfig)], n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         super().__init__(f"there is no setting {name!r}{hint}")
         self.name = name
@@ -79,6 +79,11 @@ class RunConfig:
         With ``release="none"``, also release how many records lie where on the map, with noise.
     classes : sequence of int, optional
         Public labels, to count each class by itself.
+    shares : mapping of str to float, optional
+        With ``release="none"``, shares of μ² for its stages; see `dpfedvis.billboard.Shares`.
+    components, placement : optional
+        With ``release="none"``, dimension of the subspace at most, and how clients place their records; see
+        `dpfedvis.billboard.Recipe`.
     distances : {"gram", "nystrom"}
     rank, ridge
         Of the Nyström estimate.
@@ -136,6 +141,9 @@ class RunConfig:
     release_share: float = 0.5
     density: bool = False
     classes: tuple[int, ...] | None = None
+    shares: dict[str, float] | None = field(default=None, hash=False)  # a dict has no hash; it counts for equality
+    components: int | None = None
+    placement: Literal["anchored", "diffused", "weights", "transform"] | None = None
     distances: Literal["gram", "nystrom"] = "gram"
     rank: int | None = None
     ridge: float = 0.0
@@ -163,17 +171,17 @@ class RunConfig:
     evaluate: bool = True
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None and field.default is not None:
-                raise InvalidParameter(field.name, None, "given")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None and each.default is not None:
+                raise InvalidParameter(each.name, None, "given")
             if value is not None:
-                object.__setattr__(self, field.name, CHECKS[field.name](field.name, value))
+                object.__setattr__(self, each.name, CHECKS[each.name](each.name, value))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """Return the settings under their names; the rest has its defaults."""
-        known = {field.name for field in fields(cls)}
+        known = {each.name for each in fields(cls)}
         for name in values:
             if name not in known:
                 raise UnknownSetting(name)
@@ -189,9 +197,9 @@ class RunConfig:
     def to_toml(self) -> str:
         """Return every setting as TOML; one that is not given stands in a comment, for TOML has no null."""
         lines = []
-        for field in fields(self):
-            value = getattr(self, field.name)
-            lines.append(f"# {field.name} is not given" if value is None else f"{field.name} = {_toml(value)}")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            lines.append(f"# {each.name} is not given" if value is None else f"{each.name} = {_toml(value)}")
         return "\n".join(lines) + "\n"
 
     @property
@@ -306,6 +314,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 def _toml(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
     if isinstance(value, float):
         return repr(value)
     # JSON's escapes are TOML's, but for one character that TOML wants escaped.

@@ -89,8 +89,11 @@ def _feddl(config: RunConfig) -> dict[str, Any]:
 
 def _billboard(config: RunConfig) -> dict[str, Any]:
     """Settings of the end-to-end private map that were given, for `dpfedvis.billboard.Recipe`; refused without one."""
-    if config.density and config.chosen_release != "none":
-        raise InvalidParameter("density", True, f"left out with release={config.chosen_release!r}")
+    given = {name: getattr(config, name) for name in ("density", "shares", "components", "placement")}
+    given = {name: value for name, value in given.items() if value not in (None, False)}
+    for name, value in given.items():
+        if config.chosen_release != "none":
+            raise InvalidParameter(name, value, f"left out with release={config.chosen_release!r}")
     if config.classes and not config.density:
         raise InvalidParameter("classes", config.classes, "left out without a density")
-    return {"density": True, "classes": config.classes or ()} if config.density else {}
+    return given | ({"classes": config.classes} if config.classes else {})

@@ -13,7 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from accounting import Budget, InvalidParameter
 from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE, FedUMAP
-from dpfedvis.billboard import Anchored, ByWeights, Learner
+from dpfedvis.billboard import Anchored, ByTransform, ByUMAPTransform, ByWeights, Learner
 from dpfedvis.billboard.learn import LEAST_LANDMARKS, MOST_LANDMARKS
 from dpfedvis.estimators import ReleaseUnavailable
 from dpfedvis.mechanisms import KMeans
@@ -95,6 +95,25 @@ def test_umap_has_a_billboard_too(fed):
     before = len(estimator.ledger_)
     assert estimator.transform(fed.clients[0].X[:7]).shape == (7, 2)
     assert len(estimator.ledger_) == before
+
+
+def test_transform_is_that_of_the_map_that_was_asked_for(fed, map_of):
+    billboard = {"placement": "transform", "anchors": 24}
+    umap = FedUMAP(n_landmarks=20, budget=Budget(3, 1e-5), n_neighbors=8, min_dist=0.3, billboard=billboard,
+                   umap={"n_epochs": 30}).fit(fed)  # fmt: skip
+    tsne = map_of(billboard=billboard).fit(fed)
+    for estimator, place in ((umap, ByUMAPTransform(8, 0.3)), (tsne, ByTransform())):
+        view = estimator.views()["client-1"]
+        np.testing.assert_array_equal(view, place(estimator.board_, fed.clients[1].X))
+        assert np.isfinite(estimator.transform(fed.clients[0].X[:1])).all()
+
+
+def test_one_absurd_record_stops_no_client_with_umaps_transform(federation_of):
+    parts = [client.X.copy() for client in federation_of().clients]
+    parts[1][3] = 1e30
+    billboard = {"placement": "transform", "anchors": 24}
+    estimator = FedUMAP(n_landmarks=20, budget=Budget(1, 1e-5), billboard=billboard, umap={"n_epochs": 30})
+    assert np.isfinite(estimator.fit(FederatedData(parts)).embedding_).all()
 
 
 @pytest.mark.parametrize("place", ["anchored", "weights", "transform"])

@@ -7,7 +7,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -31,7 +31,7 @@ class UnknownSetting(DpfedvisError):
     """A key that no run has."""
 
     def __init__(self, name: str) -> None:
-        near = difflib.get_close_matches(name, [field.name for field in fields(RunConfig)], n=1)
+        near = difflib.get_close_matches(name, [each.name for each in fields(RunConfig)], n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         super().__init__(f"there is no setting {name!r}{hint}")
         self.name = name
@@ -79,6 +79,11 @@ class RunConfig:
         With ``release="none"``, also release how many records lie where on the map, with noise.
     classes : sequence of int, optional
         Public labels, to count each class by itself.
+    shares : mapping of str to float, optional
+        With ``release="none"``, shares of μ² for its stages; see `dpfedvis.billboard.Shares`.
+    components, placement : optional
+        With ``release="none"``, dimension of the subspace at most, and how clients place their records; see
+        `dpfedvis.billboard.Recipe`.
     distances : {"gram", "nystrom"}
     rank, ridge
         Of the Nyström estimate.
@@ -136,6 +141,9 @@ class RunConfig:
     release_share: float = 0.5
     density: bool = False
     classes: tuple[int, ...] | None = None
+    shares: dict[str, float] | None = field(default=None, hash=False)  # a dict has no hash; it counts for equality
+    components: int | None = None
+    placement: Literal["anchored", "diffused", "weights", "transform"] | None = None
     distances: Literal["gram", "nystrom"] = "gram"
     rank: int | None = None
     ridge: float = 0.0
@@ -163,17 +171,17 @@ class RunConfig:
     evaluate: bool = True
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is None and field.default is not None:
-                raise InvalidParameter(field.name, None, "given")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is None and each.default is not None:
+                raise InvalidParameter(each.name, None, "given")
             if value is not None:
-                object.__setattr__(self, field.name, CHECKS[field.name](field.name, value))
+                object.__setattr__(self, each.name, CHECKS[each.name](each.name, value))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """Return the settings under their names; the rest has its defaults."""
-        known = {field.name for field in fields(cls)}
+        known = {each.name for each in fields(cls)}
         for name in values:
             if name not in known:
                 raise UnknownSetting(name)
@@ -189,9 +197,9 @@ class RunConfig:
     def to_toml(self) -> str:
         """Return every setting as TOML; one that is not given stands in a comment, for TOML has no null."""
         lines = []
-        for field in fields(self):
-            value = getattr(self, field.name)
-            lines.append(f"# {field.name} is not given" if value is None else f"{field.name} = {_toml(value)}")
+        for each in fields(self):
+            value = getattr(self, each.name)
+            lines.append(f"# {each.name} is not given" if value is None else f"{each.name} = {_toml(value)}")
         return "\n".join(lines) + "\n"
 
     @property
@@ -282,74 +290,15 @@ class RunConfig:
 
     def made_mechanism(self) -> Mechanism:
         """Return the mechanism with its settings; one that it does not have is an error."""
-        from dpfedvis.mechanisms import MECHANISMS
+        from dpfedvis.config_estimator import mechanism_of
 
-        if self.mechanism is None:
-            raise InvalidParameter("mechanism", None, "chosen (see RunConfig.settled)")
-        kind = MECHANISMS[self.mechanism]
-        accepted = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-        given = {name: getattr(self, name) for name in ("beta", "clip", "frequencies", "batch")}
-        for name, value in given.items():
-            if value is not None and name not in accepted:
-                raise InvalidParameter(name, value, f"left out: {self.mechanism!r} has no such setting")
-        settings = {name: value for name, value in given.items() if value is not None}
-        if self.mechanism == "input":
-            if self.tau_x is None:
-                raise InvalidParameter("tau_x", None, "given, as a public bound on the norm of records, for 'input'")
-            settings["tau_x"] = self.tau_x
-        made: Mechanism = kind(trust=self.trust, **settings)  # type: ignore[call-arg]
-        return made
+        return mechanism_of(self)
 
     def estimator(self) -> FederatedEstimator:
         """Return the estimator, ready to fit."""
-        feddl: dict[str, Any] = {
-            "local_steps": self.local_steps,
-            "bandwidth": self.gamma,
-            "optimiser": self.optimiser,
-            "step_size": self.step_size,
-            "weights": self.weights,
-            "sampling_rate": self.sampling_rate,
-            "public_records": self.public_records,
-            "bounds": self.bounds,
-            "start": self.start,
-            "estimator": self.mmd,
-            "noise": self.noise,
-        }
-        if self.density and self.chosen_release != "none":
-            raise InvalidParameter("density", True, f"left out with release={self.chosen_release!r}")
-        if self.classes and not self.density:
-            raise InvalidParameter("classes", self.classes, "left out without a density")
-        if self.chosen_release == "none":
-            # It learns scale and kernel itself, and names what else it was given.
-            plain = {"local_steps": 1, "optimiser": "plain", "weights": "records", "estimator": "unbiased"}
-            feddl = {key: value for key, value in feddl.items() if value not in (None, plain.get(key))}
-            feddl.pop("bounds", None)
-        common: dict[str, Any] = {
-            "n_landmarks": self.landmarks,
-            "mechanism": self.made_mechanism(),
-            "budget": self.budget,
-            "release": self.chosen_release,
-            "rounds": self.rounds,
-            "random_state": self.seed,
-            "release_share": self.release_share,
-            "tau_x": self.tau_x,
-            "rank": self.rank,
-            "ridge": self.ridge,
-            "feddl": feddl,
-        }
-        if self.map == "clusters":
-            from dpfedvis.clustering import FedSpectralClustering
+        from dpfedvis.config_estimator import estimator_of
 
-            return FedSpectralClustering(
-                n_clusters=self.clusters, affinity=self.affinity, gamma=self.affinity_gamma, **common
-            )
-        from dpfedvis.maps import FedTSNE, FedUMAP
-
-        if self.density:
-            common["billboard"] = {"density": True, "classes": self.classes or ()}
-        if self.map == "umap":
-            return FedUMAP(n_neighbors=self.neighbours, distances=self.distances, **common)
-        return FedTSNE(perplexity=self.perplexity, distances=self.distances, n_jobs=self.jobs, **common)
+        return estimator_of(self)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -365,6 +314,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 def _toml(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
     if isinstance(value, float):
         return repr(value)
     # JSON's escapes are TOML's, but for one character that TOML wants escaped.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -39,6 +40,21 @@ def _classes(name: str, value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
+def _shares(name: str, value: Any) -> dict[str, float]:
+    from dpfedvis.billboard import Shares
+
+    if not (isinstance(value, Mapping) and value):
+        raise InvalidParameter(name, value, "a share of the budget for each of one or more stages")
+    stages = [field.name for field in fields(Shares)]
+    given = {
+        checks.one_of(f"stage of {name}", stage, stages): checks.probability(f"share of {stage}", share)
+        for stage, share in value.items()
+    }
+    if math.fsum(given.values()) >= 1:
+        raise InvalidParameter(name, dict(value), "below 1 together, since the landmarks get the rest")
+    return given
+
+
 def _switch(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidParameter(name, value, "true or false")
@@ -71,7 +87,7 @@ def _among(*choices: str) -> _Check:
 CHECKS: dict[str, _Check] = {
     **dict.fromkeys(("data", "label_column", "client_column", "partition"), _text),
     **dict.fromkeys(("records", "clients", "frequencies", "batch", "rank", "landmarks", "rounds"), checks.count),
-    **dict.fromkeys(("local_steps", "public_records", "neighbours", "clusters", "jobs"), checks.count),
+    **dict.fromkeys(("local_steps", "public_records", "neighbours", "clusters", "jobs", "components"), checks.count),
     **dict.fromkeys(("epsilon", "tau_x", "step_size", "perplexity", "affinity_gamma"), checks.positive),
     **dict.fromkeys(("ridge", "beta"), checks.nonnegative),
     **dict.fromkeys(("clip", "sampling_rate"), checks.rate),
@@ -96,6 +112,8 @@ CHECKS: dict[str, _Check] = {
     "gamma": _gamma,
     **dict.fromkeys(("density", "evaluate"), _switch),
     "classes": _classes,
+    "shares": _shares,
+    "placement": _among("anchored", "diffused", "weights", "transform"),
     "seed": _seed,
     "recorded_rounds": _seed,
 }

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from dpfedvis.billboard import Anchored, Billboard, Placement, Recipe, placement
+from dpfedvis.billboard import Anchored, Billboard, ByTransform, Placement, Recipe, placement
 from dpfedvis.data import FederatedData
 from dpfedvis.distances import (
     DistanceEstimate,
@@ -195,7 +195,11 @@ class FederatedMap(FederatedEstimator):
 
     @property
     def _placement(self) -> Placement:
-        return placement(self._recipe.placement, self._anchored)
+        return placement(self._recipe.placement, self._anchored, self._transform)
+
+    @property
+    def _transform(self) -> Placement:
+        return ByTransform()
 
     def _lay_out_anchors(self, anchors: Array) -> Array:
         """Return the map of the anchors, shape (k, 2)."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from openTSNE.nearest_neighbors import KNNIndex
 
 from accounting import Budget, checks
-from dpfedvis.billboard import Anchored
+from dpfedvis.billboard import Anchored, ByUMAPTransform, Placement
 from dpfedvis.distances import DistanceEstimate, GramDistances
 from dpfedvis.estimators import ReleaseMode
 from dpfedvis.federated_map import FederatedMap
@@ -257,6 +257,10 @@ class FedUMAP(FederatedMap):
 
     # t-SNE with exaggeration 4 has the forces of UMAP (Böhm, Berens & Kobak 2022).
     _anchored = Anchored(exaggeration=4.0, exaggerated=300, plain=0)
+
+    @property
+    def _transform(self) -> Placement:
+        return ByUMAPTransform(neighbors=max(self.n_neighbors, 2), min_dist=self.min_dist)
 
     def _lay_out_anchors(self, anchors: Array) -> Array:
         return self._umap(GramDistances(anchors))

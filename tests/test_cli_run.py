@@ -181,6 +181,16 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
         (["--classes", "0,0", "--density", "--epsilon", "2"], "classes must be distinct labels"),
         (["--classes", "0,one", "--density", "--epsilon", "2"], "invalid classes value: '0,one'"),
         (["--unit", "hospital", "--epsilon", "2"], "unit must be one of record, client"),
+        (["--shares", "subspace=0.3"], "shares must be left out with release='exact'"),
+        (["--components", "4", "--epsilon", "2", "--release", "noisy"], "components must be left out with release="),
+        (["--placement", "weights", "--epsilon", "2", "--map", "clusters"], "placement must be left out with release="),
+        (["--placement", "random", "--epsilon", "2"], "placement must be one of anchored, diffused, weights, transfo"),
+        (["--shares", "space=0.3", "--epsilon", "2"], "stage of shares must be one of scale, moments, subspace, den"),
+        (["--shares", "subspace=0", "--epsilon", "2"], "share of subspace must be strictly between 0 and 1"),
+        (["--shares", "subspace=0.5,density=0.5", "--epsilon", "2"], "shares must be below 1 together"),
+        (["--shares", "subspace=0.97", "--epsilon", "2"], "below 1 together"),  # with that of the moments
+        (["--shares", "subspace", "--epsilon", "2"], "invalid shares value: 'subspace'"),
+        (["--shares", "scale=0.1,scale=0.1", "--epsilon", "2"], "invalid shares value: 'scale=0.1,scale=0.1'"),
         (["--views", "views"], "views must be left out with release='exact'"),
     ],
 )
@@ -286,6 +296,20 @@ def test_a_density_by_class_is_one_release_and_a_picture(tmp_path: Path) -> None
     for name in ("billboard.png", "density.npz", "statement.md"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b", "views"}
+
+
+def test_settings_of_a_billboard_come_from_flags_and_stand_in_its_file(tmp_path: Path) -> None:
+    flags = ["--epsilon", "4", "--shares", "subspace=0.4, moments=0.1", "--components", "3", "--placement", "weights"]
+    ran(tmp_path / "a", *flags)
+    assert "shares = {subspace = 0.4, moments = 0.1}\n" in (tmp_path / "a" / "config.toml").read_text()
+    published = Recording.read(tmp_path / "a").published
+    assert published["anchors"].shape[1] <= 3
+    with Ledger.read(tmp_path / "a" / "ledger.sqlite") as ledger:
+        noise = {event.what: event.noise_multiplier for event in ledger.events(client="client-0")}
+        assert ledger.spent() == pytest.approx(4)
+    assert (noise["moments"] / noise["second moments"]) ** 2 == pytest.approx(4)
+    again = RunConfig.from_toml(tmp_path / "a" / "config.toml")
+    assert (again.shares, again.components, again.placement) == ({"subspace": 0.4, "moments": 0.1}, 3, "weights")
 
 
 def test_a_whole_client_as_the_unit_is_said_to_be_too_much(tmp_path: Path) -> None:

@@ -50,6 +50,11 @@ def test_every_setting_has_a_check() -> None:
             "bounds": st.just([-1, 1.5]),
             "trust": st.sampled_from(["local", "aggregate", "central"]),
             "seed": st.integers(0, 2**40),
+            "shares": st.dictionaries(
+                st.sampled_from(["scale", "moments", "subspace", "density"]), st.floats(1e-300, 0.24), min_size=1
+            ),
+            "components": st.integers(1, 100),
+            "placement": st.sampled_from(["anchored", "diffused", "weights", "transform"]),
         },
     )
 )
@@ -78,7 +83,8 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
         ("scope", "all"), ("adjacency", "swap"), ("seed", -1), ("gamma", []), ("gamma", [0.1, -1]), ("gamma", "mean"),
         ("bounds", [1, 0]), ("bounds", [0, math.nan]), ("bounds", 3), ("bounds", ["0", "1"]), ("data", ""),
         ("tau_x", 0), ("perplexity", -3), ("release_share", 1), ("sampling_rate", 1.5), ("clients", 0),
-        ("sample", "last"),
+        ("sample", "last"), ("components", 0), ("components", 2.5), ("placement", "random"), ("shares", {}),
+        ("shares", 0.3), ("shares", [0.3]), ("shares", {"subspace": 0.6, "density": 0.4}),
     ],
 )  # fmt: skip
 def test_bad_values_are_named_with_the_value(name: str, value: Any) -> None:
@@ -88,6 +94,20 @@ def test_bad_values_are_named_with_the_value(name: str, value: Any) -> None:
     assert repr(value if not isinstance(value, list) or name == "bounds" or not value else value[-1]) in str(
         caught.value
     )
+
+
+@pytest.mark.parametrize(
+    ("shares", "sentence"),
+    [
+        ({"subspce": 0.1}, "stage of shares must be one of scale, moments, subspace, density, but is 'subspce'"),
+        ({"subspace": 0}, "share of subspace must be strictly between 0 and 1, but is 0"),
+        ({"density": -0.1}, "share of density must be strictly between 0 and 1, but is -0.1"),
+        ({"density": "much"}, "share of density must be strictly between 0 and 1, but is 'much'"),
+    ],
+)
+def test_bad_shares_are_named_with_their_stage(shares: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidParameter, match=sentence):
+        replace(DIGITS, shares=shares)
 
 
 def test_unknown_keys_and_missing_data_are_named() -> None:
@@ -174,6 +194,44 @@ def test_what_a_billboard_does_not_have_is_refused_by_name() -> None:
     config = replace(DIGITS, epsilon=2, landmarks=5, gamma=0.1).settled(data)
     with pytest.raises(InvalidParameter, match="bandwidth"):
         config.estimator().fit(data)
+
+
+BILLBOARD: dict[str, Any] = {"shares": {"subspace": 0.3, "density": 0.2}, "components": 5, "placement": "diffused"}
+
+
+@pytest.mark.parametrize("kind", ["tsne", "umap"])
+def test_settings_of_a_billboard_reach_the_estimator(kind: Any) -> None:
+    config = replace(DIGITS, epsilon=2, mechanism="k-means", map=kind)
+    assert config.estimator().get_params()["billboard"] is None
+    assert replace(config, **BILLBOARD).estimator().get_params()["billboard"] == BILLBOARD
+    counted = replace(config, density=True, classes=(0, 1), components=5).estimator()
+    assert counted.get_params()["billboard"] == {"density": True, "classes": (0, 1), "components": 5}
+
+
+def test_shares_of_a_billboard_are_those_of_its_events() -> None:
+    data = fed()
+    config = replace(DIGITS, epsilon=2, landmarks=5, placement="weights", shares={"moments": 0.1, "subspace": 0.4})
+    estimator = config.settled(data).estimator().fit(data)
+    noise = {event.what: event.noise_multiplier for event in estimator.ledger_.events(client="client-0")}
+    # μ of one Gaussian release is one over its noise multiplier, and shares are of μ².
+    assert (noise["moments"] / noise["second moments"]) ** 2 == pytest.approx(4)
+
+
+@pytest.mark.parametrize(("name", "value"), BILLBOARD.items())
+@pytest.mark.parametrize(
+    "given", [{}, {"epsilon": 2, "release": "noisy"}, {"epsilon": 2, "scope": "landmarks"}, {"map": "clusters"}]
+)
+def test_settings_of_a_billboard_are_refused_without_one(name: str, value: Any, given: dict[str, Any]) -> None:
+    config = replace(DIGITS, **given, **{name: value}).settled(fed())
+    with pytest.raises(InvalidParameter, match=f"left out with release='{config.release}'") as caught:
+        config.estimator()
+    assert (caught.value.name, caught.value.value) == (name, value)
+
+
+def test_settings_with_shares_can_still_be_told_apart_in_a_set() -> None:
+    one, other = (replace(DIGITS, shares={"subspace": share}) for share in (0.1, 0.2))
+    assert {one, other, replace(one)} == {one, other}
+    assert len({one, other, replace(one)}) == 2
 
 
 def test_settling_reads_nothing_but_public_facts() -> None:

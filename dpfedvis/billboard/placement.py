@@ -1,9 +1,9 @@
 """How a client places its own records in the published map, at home. Nothing here leaves the client.
 
-Four ways: among its nearest anchors by weight; by openTSNE's `transform`; by *diffusion*, where records that are alike
-settle together; or by *anchored refinement*, where the client then lays out all its records, with their own neighbours
-pulling, while the anchors stay pinned. The last two take local structure from the client's own data and only the frame
-from the anchors.
+Four ways: among its nearest anchors by weight; by the `transform` of openTSNE or umap (see `transforms`); by
+*diffusion*, where records that are alike settle together; or by *anchored refinement*, where the client then lays out
+all its records, with their own neighbours pulling, while the anchors stay pinned. The last two take local structure
+from the client's own data and only the frame from the anchors.
 """
 
 from __future__ import annotations
@@ -50,28 +50,6 @@ class ByWeights:
         """Place each record by itself."""
         placed: Array = _anchors(board, records, self.neighbors, self.perplexity) @ board.places
         return placed
-
-
-@dataclass(frozen=True)
-class ByTransform:
-    """openTSNE's `transform`: each record finds its place among fixed anchors, by itself.
-
-    Parameters
-    ----------
-    perplexity : float
-    """
-
-    perplexity: float = 5.0
-
-    def __call__(self, board: Billboard, records: Array) -> Array:
-        """Place each record by itself."""
-        from openTSNE import TSNEEmbedding, affinity
-
-        perplexity = min(self.perplexity, (len(board.anchors) - 1) / 3)
-        known = affinity.PerplexityBasedNN(board.anchors, perplexity=perplexity, n_jobs=1, method="exact")
-        layout = TSNEEmbedding(board.places.copy(), known, n_jobs=1, random_state=board.seed)
-        points = board.subspace.coordinates(records)
-        return np.array(layout.transform(points, perplexity=perplexity), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -191,15 +169,15 @@ class Anchored:
         return csr_array(joint / joint.sum())
 
 
-def placement(choice: Placement | str, anchored: Placement) -> Placement:
-    """Return a placement: itself, or the one of this short name."""
+def placement(choice: Placement | str, anchored: Placement, transform: Placement) -> Placement:
+    """Return a placement: itself, or the one of this short name; two of them are given, for each map has its own."""
     if not isinstance(choice, str):
         return choice
     known: dict[str, Placement] = {
         "anchored": anchored,
         "diffused": Diffused(),
         "weights": ByWeights(),
-        "transform": ByTransform(),
+        "transform": transform,
     }
     return known[checks.one_of("placement", choice, known)]
 

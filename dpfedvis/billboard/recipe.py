@@ -42,6 +42,7 @@ class Recipe:
         Points of the published map that stand for the landmarks; see `dpfedvis.billboard.anchors.spread_out`. By
         default half as many as a client has records, but from 300 to 1000.
     placement : {"anchored", "diffused", "weights", "transform"} or Placement
+        How clients place their records at home; ``transform`` is openTSNE's for t-SNE and umap's for UMAP.
     radius : float
         Root mean square distance of the landmarks from the middle of the map, in units of √(records a client). A
         t-SNE of n records takes about as much room.

@@ -16,6 +16,7 @@ _EXAMPLE = """\
 examples:
   dpfedvis run --data digits --clients 10 --partition dirichlet:0.5 --map tsne --epsilon 2 --out runs/first
   dpfedvis run --data digits --clients 3 --epsilon 4 --density --classes 0,1,2,3,4,5,6,7,8,9 --out runs/density
+  dpfedvis run --data digits --clients 3 --epsilon 4 --shares subspace=0.3 --components 12 --out runs/shares
   dpfedvis run --config runs/first/config.toml --seed 1 --out runs/second
 
 The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
@@ -85,6 +86,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--clusters", type=int, help="number of clusters (10)")
     made.add_argument("--affinity", help="of clusters: neighbors, or the paper's kernel (neighbors)")
     made.add_argument("--affinity-gamma", type=float, help="width γ of the kernel affinity (that of the landmarks)")
+    made.add_argument("--components", type=int, help="with release none, dimensions of the subspace at most (16)")
+    made.add_argument("--placement", help="with release none, how clients place their records at home: anchored, "
+                      "diffused, weights or transform (anchored)")  # fmt: skip
     made.add_argument("--jobs", type=int, help="threads of t-SNE (2)")
     made.add_argument("--seed", type=int, help="(0)")
     privacy = parser.add_argument_group("privacy")
@@ -99,6 +103,9 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     privacy.add_argument("--density", action="store_true", default=argparse.SUPPRESS, help="with release none, also "
                          "count the records on a grid over the map, with noise: a picture for everyone")  # fmt: skip
     privacy.add_argument("--classes", type=classes, help="public labels, as 0,1,2, to count each class by itself")
+    privacy.add_argument("--shares", type=shares, metavar="STAGE=SHARE,...", help="with release none, shares of the "
+                         "budget, as subspace=0.2,density=0.1; other stages: scale, moments; landmarks get the "
+                         "rest")  # fmt: skip
     privacy.add_argument("--release-share", type=float, help="share of the budget for noisy rows (0.5)")
     privacy.add_argument("--tau-x", type=float, help="public bound on the norm of a record (from public bounds)")
     privacy.add_argument("--noise", help="seeded (a simulation), system or discrete (seeded)")
@@ -170,6 +177,15 @@ def gamma(text: str) -> float | list[float] | str:
 def classes(text: str) -> list[int]:
     """Parse labels."""
     return [int(part) for part in text.split(",")]
+
+
+def shares(text: str) -> dict[str, float]:
+    """Parse shares of stages; the settings judge names and numbers."""
+    pairs = [part.split("=") for part in text.split(",")]
+    given = {stage.strip(): float(share) for stage, share in pairs}
+    if len(given) < len(pairs):
+        raise ValueError(text)
+    return given
 
 
 def _page(done: Run, summary: dict[str, Any]) -> str:

@@ -43,7 +43,7 @@ _LISTS = ("bounds", "gamma", "classes")  # settings that are lists themselves
 _OF_MECHANISM = ("beta", "clip", "frequencies", "batch")
 _OF_BUDGET = (
     *("adjacency", "unit", "scope", "trust", "sampling_rate", "public_records"),
-    *("release", "release_share", "density", "classes"),
+    *("release", "release_share", "density", "classes", "shares", "components", "placement"),
 )
 
 

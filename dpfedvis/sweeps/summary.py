@@ -206,7 +206,10 @@ def _label(row: Row, telling: list[str]) -> str:
         # A run without a budget has dropped what belongs to one: its defaults say nothing about it.
         silent = value == _DEFAULTS[name] and (config.epsilon is None or name == "scope")
         if value is not None and not silent:
-            words.append(value if isinstance(value, str) and name != "scope" else f"{name} {value}")
+            if isinstance(value, dict):
+                words.append(f"{name} " + " ".join(f"{key}={each:g}" for key, each in sorted(value.items())))
+            else:
+                words.append(value if isinstance(value, str) and name != "scope" else f"{name} {value}")
     return ", ".join(words)
 
 
@@ -215,4 +218,6 @@ def _values(row: Row, names: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple(sorted(value.items()))
     return tuple(value) if isinstance(value, list) else value

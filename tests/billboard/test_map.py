@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from openTSNE import TSNE
 from scipy.linalg import subspace_angles
 from sklearn.base import clone
 from sklearn.cluster import KMeans as Lloyd
@@ -13,9 +14,10 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from accounting import Budget, InvalidParameter
 from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE, FedUMAP
-from dpfedvis.billboard import Anchored, ByWeights, Learner
+from dpfedvis.billboard import Anchored, ByTransform, ByUMAPTransform, ByWeights, Learner
 from dpfedvis.billboard.learn import LEAST_LANDMARKS, MOST_LANDMARKS
 from dpfedvis.estimators import ReleaseUnavailable
+from dpfedvis.evaluation.metrics import cross_client_accuracy
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.projections import clip_norms
 
@@ -97,6 +99,25 @@ def test_umap_has_a_billboard_too(fed):
     assert len(estimator.ledger_) == before
 
 
+def test_transform_is_that_of_the_map_that_was_asked_for(fed, map_of):
+    billboard = {"placement": "transform", "anchors": 24}
+    umap = FedUMAP(n_landmarks=20, budget=Budget(3, 1e-5), n_neighbors=8, min_dist=0.3, billboard=billboard,
+                   umap={"n_epochs": 30}).fit(fed)  # fmt: skip
+    tsne = map_of(billboard=billboard).fit(fed)
+    for estimator, place in ((umap, ByUMAPTransform(8, 0.3)), (tsne, ByTransform())):
+        view = estimator.views()["client-1"]
+        np.testing.assert_array_equal(view, place(estimator.board_, fed.clients[1].X))
+        assert np.isfinite(estimator.transform(fed.clients[0].X[:1])).all()
+
+
+def test_one_absurd_record_stops_no_client_with_umaps_transform(federation_of):
+    parts = [client.X.copy() for client in federation_of().clients]
+    parts[1][3] = 1e30
+    billboard = {"placement": "transform", "anchors": 24}
+    estimator = FedUMAP(n_landmarks=20, budget=Budget(1, 1e-5), billboard=billboard, umap={"n_epochs": 30})
+    assert np.isfinite(estimator.fit(FederatedData(parts)).embedding_).all()
+
+
 @pytest.mark.parametrize("place", ["anchored", "weights", "transform"])
 def test_placements_run_by_name(place, fed, map_of):
     estimator = map_of(billboard={"placement": place}).fit(fed)
@@ -148,6 +169,30 @@ def test_the_subspace_gets_better_with_the_budget():
 
     assert kept(0.1) < kept(10) < kept(1000)
     assert kept(1000) > 0.9
+
+
+def test_without_noise_the_map_is_about_as_good_as_one_of_the_pooled_records():
+    """Accuracy of 10-NN within 0.05 of a t-SNE of all records in one place, among all and across clients.
+
+    Over three seeds it was 0.03 below at most. With landmarks left where they start, a turned subspace, or anchors or
+    records placed in another order, it is at least 0.06 below among all, and 0.11 across clients.
+    """
+    fed = digits(600, 3)
+    X, y = fed.pooled()
+    ends = np.cumsum(fed.records)[:-1]
+
+    def accuracies(Z):
+        everywhere = KNeighborsClassifier(10).fit(Z, y).score(None, y)  # each record by the others
+        return np.array([everywhere, cross_client_accuracy(np.split(Z, ends), np.split(y, ends), 10)])
+
+    def private(budget):
+        return accuracies(FedTSNE(budget=budget, n_jobs=1).fit_transform(fed))
+
+    central = accuracies(np.array(TSNE(n_jobs=1, random_state=0).fit(X)))
+    assert (central > 0.95).all()
+    rich, poor = private(HUGE), private(Budget(0.1, 1e-5))
+    assert (rich > central - 0.05).all()
+    assert (rich - poor > np.array([0.1, 0.25])).all()
 
 
 def test_with_nothing_to_spend_the_map_is_made_of_noise(federation_of):

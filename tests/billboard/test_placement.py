@@ -11,10 +11,19 @@ from openTSNE import tsne
 from scipy.spatial.distance import cdist
 
 from accounting import InvalidParameter
-from dpfedvis.billboard import Anchored, Billboard, ByTransform, ByWeights, Diffused, Subspace, placement
+from dpfedvis.billboard import (
+    Anchored,
+    Billboard,
+    ByTransform,
+    ByUMAPTransform,
+    ByWeights,
+    Diffused,
+    Subspace,
+    placement,
+)
 
 SHORT = Anchored(exaggerated=15, plain=20)
-EVERY = [ByWeights(), ByTransform(), Diffused(), SHORT]
+EVERY = [ByWeights(), ByTransform(), ByUMAPTransform(), Diffused(), SHORT]
 
 
 def board_of(anchors=40, shift=(0.0, 0.0), seed=0):
@@ -90,6 +99,39 @@ def test_a_shifted_board_shifts_all_that_is_placed_in_it(place):
     moved = place(there, X) - place(here, X)
     # The start is found in float32, whose digits are fewer away from the origin.
     np.testing.assert_allclose(moved, np.broadcast_to((64.0, -32.0), moved.shape), atol=2e-2)
+
+
+@pytest.mark.filterwarnings("ignore:Tensorflow not installed:ImportWarning")
+def test_umaps_transform_is_that_of_a_umap_with_the_published_places():
+    """A umap of the anchors that has laid them out by itself, given the published places in its own units after."""
+    from umap import UMAP
+
+    board, _ = board_of()
+    X = np.concatenate([records_of(board, 0, 8), records_of(board, 2, 8)])
+    theirs = UMAP(n_neighbors=9, min_dist=0.3, n_epochs=30, random_state=0, n_jobs=1, transform_seed=board.seed)
+    theirs.fit(board.anchors)
+    unit = np.ptp(board.places, axis=0).max() / 10
+    theirs.embedding_, theirs.n_epochs = (board.places / unit).astype(np.float32), None
+    expected = theirs.transform(board.subspace.coordinates(X)) * unit
+    placed = ByUMAPTransform(neighbors=9, min_dist=0.3)(board, X)
+    np.testing.assert_allclose(placed, expected, rtol=1e-5, atol=1e-4)
+    np.testing.assert_array_equal(placed, ByUMAPTransform(neighbors=9, min_dist=0.3)(board, X))
+    assert np.abs(placed - ByUMAPTransform(neighbors=9, min_dist=0.9)(board, X)).max() > 0.1
+
+
+def test_umaps_transform_grows_with_the_map():
+    board, _ = board_of()
+    larger = Billboard(board.subspace, board.anchors.copy(), 8 * board.places, board.seed)
+    X = records_of(board, 1, 10)
+    place = ByUMAPTransform()
+    np.testing.assert_allclose(place(larger, X), 8 * place(board, X), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "settings"), [("neighbors", {"neighbors": 1}), ("min_dist", {"min_dist": -0.1})])
+def test_bad_settings_of_umaps_transform_are_named(name, settings):
+    with pytest.raises(InvalidParameter) as caught:
+        ByUMAPTransform(**settings)
+    assert caught.value.name == name
 
 
 @pytest.mark.parametrize("schedule", [(15, 20), (0, 10), (10, 0), (0, 0)])
@@ -186,14 +228,15 @@ def test_many_records_are_laid_out_by_interpolation(monkeypatch):
 
 
 def test_placements_are_found_by_name():
-    assert placement("anchored", SHORT) is SHORT
-    assert placement("diffused", SHORT) == Diffused()
-    assert placement("weights", SHORT) == ByWeights()
-    assert placement("transform", SHORT) == ByTransform()
+    umaps = ByUMAPTransform()
+    assert placement("anchored", SHORT, umaps) is SHORT
+    assert placement("diffused", SHORT, umaps) == Diffused()
+    assert placement("weights", SHORT, umaps) == ByWeights()
+    assert placement("transform", SHORT, umaps) is umaps
     own = ByWeights(neighbors=3)
-    assert placement(own, SHORT) is own
+    assert placement(own, SHORT, umaps) is own
     with pytest.raises(InvalidParameter) as caught:
-        placement("magic", SHORT)
+        placement("magic", SHORT, umaps)
     assert (caught.value.name, caught.value.value) == ("placement", "magic")
 
 

@@ -55,6 +55,16 @@ def test_an_infinite_epsilon_is_one_run_without_noise(infinite: Any) -> None:
     assert [each.epsilon for each in found if each.epsilon is not None] == [1.0, 1.0]
 
 
+def test_shares_are_one_value_and_belong_to_the_budget() -> None:
+    one, other = {"subspace": 0.3}, {"subspace": 0.1, "density": 0.1}
+    found = configs(epsilon=[1, "inf"], shares=[one, other], components=4, placement="weights")
+    assert [each.shares for each in found if each.epsilon is not None] == [one, other]
+    assert [each for each in found if each.epsilon is None] == [RunConfig(data="digits", mechanism="none")]
+    assert [each.shares for each in configs(shares=one)] == [one]
+    cells = Grid.from_mapping({"data": "digits", "epsilon": 1, "shares": [one, other]}).cells
+    assert len({cell.address("0") for cell in cells}) == 2
+
+
 def test_an_infinite_epsilon_leaves_mechanisms_that_protect_nothing() -> None:
     (found,) = configs(mechanism="published", beta=1.0, batch=9, epsilon="inf")
     assert (found.mechanism, found.beta, found.batch, found.epsilon) == ("published", 1.0, 9, None)

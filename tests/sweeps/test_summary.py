@@ -83,6 +83,16 @@ def test_series_are_named_by_what_tells_them_apart(row) -> None:
     ]
 
 
+def test_shares_tell_series_apart(row) -> None:
+    shares = [{"subspace": 0.3, "density": 0.1}, {"density": 0.1, "subspace": 0.3}, {"subspace": 0.4}]
+    rows = [row({"epsilon": 1.0, "shares": each, "seed": seed}) for seed, each in enumerate(shares)]
+    (found,) = contexts(rows, HERE)
+    assert [(each.series, each.seeds) for each in found.points] == [
+        ("k-means, shares density=0.1 subspace=0.3", 2),
+        ("k-means, shares subspace=0.4", 1),
+    ]
+
+
 def test_only_finished_rows_count_and_other_code_is_marked(row) -> None:
     rows = [
         row({"seed": 1}),

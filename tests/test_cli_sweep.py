@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
-import shlex
-import subprocess
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from dpfedvis.cli import main
 from dpfedvis.commands.sweep import _EXAMPLE
 from dpfedvis.sweeps.store import Store
+from tests.cli import called, examples, pasted
 
 TINY = """
 data = "digits"
@@ -31,16 +26,6 @@ epsilon = [1, "inf"]
 """
 
 
-def called(*arguments: str) -> subprocess.CompletedProcess[str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-
 @pytest.fixture
 def grid(tmp_path: Path) -> Path:
     path = tmp_path / "grid.toml"
@@ -52,16 +37,11 @@ def grid(tmp_path: Path) -> Path:
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands of the help, pasted one after the other."""
     folder = tmp_path_factory.mktemp("example")
-    lines = re.findall(r"^  (dpfedvis sweep .*)$", _EXAMPLE, flags=re.MULTILINE)
+    lines = examples(_EXAMPLE)
     assert len(lines) == 4
     for line in lines:
-        command, _, target = line.partition(" > ")
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(command)], cwd=folder, capture_output=True, text=True, check=False
-        )
+        done = pasted(line, folder)
         assert (done.returncode, done.stderr) == (0, ""), line
-        if target:
-            (folder / target).write_text(done.stdout)
     return folder
 
 

@@ -100,7 +100,10 @@ def add_parser(subparsers: Any) -> None:
     for command in (run, listing, report):
         command.add_argument("--json", action="store_true", help="print JSON")
     example = commands.add_parser(
-        "example", help="print a grid to start from", epilog="example: dpfedvis sweep example > grid.toml"
+        "example",
+        help="print a grid to start from",
+        epilog="example:\n  dpfedvis sweep example > grid.toml",
+        formatter_class=raw,
     )
     example.set_defaults(run=print_example)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ from sklearn.datasets import load_digits
 
 from dpfedvis.config import RunConfig
 from dpfedvis.runs import execute
+from tests.cli import called
 
 HOSTILE = ('"><script>alert(1)</script>', "</script><!-- & 'x'", "a <b>bold</b> client")
 SMALL: dict[str, Any] = {"rounds": 3, "perplexity": 5.0, "jobs": 1}
@@ -93,10 +92,8 @@ def coordinates(folder: Path) -> np.ndarray:
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole story of a few records."""
-    from dpfedvis.cli import main
-
-    folder, said = tmp_path_factory.mktemp("runs") / "demo", io.StringIO()
-    with redirect_stdout(said):
-        assert main(["demo", "--out", str(folder), "--records", "200", "--clients", "3"]) == 0
-    folder.with_name("said.txt").write_text(said.getvalue())
+    folder = tmp_path_factory.mktemp("runs") / "demo"
+    done = called("demo", "--out", str(folder), "--records", "200", "--clients", "3")
+    assert done.returncode == 0
+    folder.with_name("said.txt").write_text(done.stdout)
     return folder

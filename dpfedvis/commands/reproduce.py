@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _write(experiment: Experiment, shrink: Shrink, store: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     from dpfedvis.reproduce.compare import lines, verdicts
     from dpfedvis.reproduce.pages import write_experiment
-    from dpfedvis.sweeps.version import code_version
+    from dpfedvis.version import code_version
 
     found = lines(experiment, shrink, {row.address: row for row in store.rows()}, code_version())
     paths = write_experiment(experiment, shrink, found, arguments.out, command_of(experiment.name, arguments))

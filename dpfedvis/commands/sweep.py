@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpfedvis.sweeps.store import Row
-    from dpfedvis.sweeps.version import CodeVersion
+    from dpfedvis.version import CodeVersion
 
 _GRID = """\
 seeds = 2
@@ -160,7 +160,7 @@ def _known(path: Path) -> set[str]:
 def list_rows(arguments: argparse.Namespace) -> int:
     """List a store."""
     from dpfedvis.sweeps.store import Store
-    from dpfedvis.sweeps.version import code_version
+    from dpfedvis.version import code_version
 
     with Store(arguments.store) as store:
         rows = store.rows()

@@ -16,7 +16,7 @@ from dpfedvis.reporting.sweep_page import Block, Heading, Paragraph, Picture, Ta
 from dpfedvis.sweeps.choices import Best, best, cheapest, pareto, together
 from dpfedvis.sweeps.store import Row
 from dpfedvis.sweeps.summary import CONFIDENCE, Context, Metric, Point, contexts
-from dpfedvis.sweeps.version import CodeVersion, code_version
+from dpfedvis.version import CodeVersion, code_version
 
 _HOW = (
     f"Means over seeds with their {CONFIDENCE:.0%} t-intervals (n is the number of seeds; one seed has no interval). "

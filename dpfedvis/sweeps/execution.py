@@ -15,8 +15,8 @@ from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.sweeps.cells import Cell
 from dpfedvis.sweeps.store import Row, Status, Store
-from dpfedvis.sweeps.version import CodeVersion, code_version
 from dpfedvis.sweeps.work import Task, dataset_of, work
+from dpfedvis.version import CodeVersion, code_version
 
 Backend = Literal["loky", "threading", "dask", "ray"]
 BACKENDS: tuple[Backend, ...] = ("loky", "threading", "dask", "ray")

@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.sweeps.cells import Kind
-from dpfedvis.sweeps.version import CodeVersion
+from dpfedvis.version import CodeVersion
 
 Status = Literal["done", "refused", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "refused", "failed")

@@ -15,7 +15,7 @@ from dpfedvis.reproduce.pages import as_csv, page, write_experiment
 from dpfedvis.reproduce.recipes import Shrink
 from dpfedvis.sweeps.store import Row
 from dpfedvis.sweeps.summary import Estimate
-from dpfedvis.sweeps.version import CodeVersion
+from dpfedvis.version import CodeVersion
 
 HERE = CodeVersion("1")
 TABLE3 = EXPERIMENTS["table3"]

@@ -68,9 +68,10 @@ def test_the_example_of_the_help_leaves_a_report(example: Path) -> None:
 
 def test_the_page_opens_offline_with_plotly_in_it_once(example: Path) -> None:
     page = (example / "privacy-utility" / "report.html").read_text()
-    assert page.count("<script") == 3  # plotly, and two pictures
+    assert page.count("<script") == 3  # the figures, plotly, and what draws them
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!data:)', page)
-    assert page.count("<table>") >= 5
+    assert page.count("<table><caption>") == page.count("<table>") >= 5
+    assert "All numbers as a table" in page
 
 
 def test_the_points_are_the_rows_of_the_store(example: Path) -> None:
@@ -132,7 +133,7 @@ def test_rows_of_other_code_are_starred(grid: Path, tmp_path: Path) -> None:
     made_by("0.0.2", "mean-embedding")
     assert called("sweep", "report", str(store), "--out", str(tmp_path / "out")).returncode == 0
     page = (tmp_path / "out" / "report.md").read_text()
-    assert re.search(r"marked with \* below: 0\.0\.2[^,]* \(1 cells\), 0\.0\.1", page)
+    assert re.search(r"marked with \* below: 0\.0\.2[^,]* \(1 cell\), 0\.0\.1", page)
     assert "gradient*" in page or "mean-embedding*" in page
 
 

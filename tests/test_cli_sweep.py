@@ -144,6 +144,8 @@ def test_rows_of_other_code_are_starred(grid: Path, tmp_path: Path) -> None:
         (("= 8\n", '= "eight"\n'), "landmarks must be"),
         (('"digits"', '"digit"'), "did you mean 'digits'"),
         (("=", "!"), "is not TOML"),
+        (("clients = 3", 'partition = "by-clas"'), "unknown partition 'by-clas'; valid forms"),
+        (('[1, "inf"]', "[]"), "the axis 'epsilon' is empty"),
     ],
 )
 def test_a_bad_grid_is_one_sentence_and_no_store(
@@ -167,3 +169,31 @@ def test_bad_stores_and_folders_are_one_sentence(grid: Path, tmp_path: Path) -> 
     backend = called("sweep", "run", str(grid), "--store", str(tmp_path / "s.sqlite"), "--backend", "slurm")
     assert (backend.returncode, backend.stderr.count("\n")) == (2, 1)
     assert not (tmp_path / "s.sqlite").exists()
+
+
+def test_why_cells_have_no_scores_is_said_at_once(grid: Path, tmp_path: Path) -> None:
+    grid.write_text(TINY.replace('"mean-embedding", "gradient"', '"published"').replace('[1, "inf"]', "1"))
+    store = str(tmp_path / "s.sqlite")
+    done = called("sweep", "run", str(grid), "--store", store, "--jobs", "1")
+    first, why = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "now 2 refused" in first
+    assert re.match(r"2 cells without scores: .*published", why)
+    again = json.loads(called("sweep", "run", str(grid), "--store", store, "--jobs", "1", "--retry", "--json").stdout)
+    assert list(again["reasons"].values()) == [2]
+
+
+def test_a_damaged_row_is_one_sentence(grid: Path, tmp_path: Path) -> None:
+    import sqlite3
+
+    store = tmp_path / "s.sqlite"
+    grid.write_text(TINY.replace("seeds = 2", "seeds = 1").replace('[1, "inf"]', "1"))
+    assert called("sweep", "run", str(grid), "--store", str(store), "--jobs", "1").returncode == 0
+    with sqlite3.connect(store) as raw:
+        raw.execute("UPDATE cells SET scores = '{' WHERE rowid = 1")
+    raw.close()
+    for words in (["list", str(store)], ["report", str(store), "--out", str(tmp_path / "out")]):
+        done = called("sweep", *words)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert "is damaged" in done.stderr
+    assert not (tmp_path / "out").exists()

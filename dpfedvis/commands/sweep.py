@@ -141,10 +141,10 @@ def run_grid(arguments: argparse.Namespace) -> int:
     with Store(arguments.store, create=True) as store:
         done = sweep(grid.cells, store, workers, retry=arguments.retry)
     if arguments.json:
-        print(json.dumps({"cells": done.cells, "known": done.known, **done.statuses}))
+        counted: dict[str, Any] = {"cells": done.cells, "known": done.known, **done.statuses}
+        print(json.dumps({**counted, "reasons": done.reasons} if done.reasons else counted))
     else:
-        ran = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items())) or "none run"
-        print(f"{done.cells} cells, {done.known} in the store before; now {ran}; {arguments.store}")
+        print("\n".join([f"{done}; {arguments.store}", *done.why]))
     return 0
 
 

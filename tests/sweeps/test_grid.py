@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from accounting import InvalidParameter
-from dpfedvis.config import RunConfig, UnknownSetting, UnreadableConfig
+from dpfedvis.config import RunConfig, UnknownSetting
 from dpfedvis.sweeps.cells import Cell
 from dpfedvis.sweeps.grid import Grid, InvalidGrid
+from dpfedvis.toml_files import UnreadableConfig
 
 
 def configs(**values: Any) -> list[RunConfig]:

@@ -17,7 +17,7 @@ SMALL = ["--data", "digits", "--records", "100", "--rounds", "2", "--seeds", "1"
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.read_text().splitlines()[1:]))
+    return list(csv.DictReader(path.read_text().splitlines()[2:]))
 
 
 def test_the_help_names_what_there_is() -> None:
@@ -34,6 +34,7 @@ def test_the_example_of_the_help_works_when_pasted(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(path.name for path in (tmp_path / "try").iterdir()) == [
         "figure-ny.csv", "figure-ny.md", "figure-ny.png", "figure-ny.svg", "index.md",
+        "what-reproduces.md",
     ]  # fmt: skip
     assert f"Made by `{line}`." in (tmp_path / "try" / "figure-ny.md").read_text()
 
@@ -62,6 +63,7 @@ def test_a_table_runs_goes_on_and_stands_beside_the_paper(tmp_path: Path) -> Non
     for words in ("0.7025 ± 0.0149", "| central |", "ε = ∞ end to end", "Shrunk: 100 records", "--rounds 2 --seeds 1"):
         assert words in page
     assert "Nothing here compares" in (out / "index.md").read_text()
+    assert "Table 1](table1.md) was run on digits" in (out / "what-reproduces.md").read_text()
 
 
 def test_clusters_in_both_ways(tmp_path: Path) -> None:

@@ -24,7 +24,8 @@ examples:
 
 The first that runs takes seconds and shows what comes out; the paper's own scale takes hours. What is in the store is
 not run again, so that an interrupted run goes on, and so that more seeds add to those that are there. --only-report
-writes the pages from what is in the store.
+writes the pages from what is in the store. The folder gets a page and a CSV for each name, index.md over all of them,
+and what-reproduces.md, which says in plain words what is as in the paper and what is not.
 """
 
 

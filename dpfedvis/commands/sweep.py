@@ -141,7 +141,8 @@ def run_grid(arguments: argparse.Namespace) -> int:
     with Store(arguments.store, create=True) as store:
         done = sweep(grid.cells, store, workers, retry=arguments.retry)
     if arguments.json:
-        counted: dict[str, Any] = {"cells": done.cells, "known": done.known, **done.statuses}
+        counted: dict[str, Any] = {"cells": done.cells, "known": done.known}
+        counted |= {str(status): count for status, count in done.statuses.items()}
         print(json.dumps({**counted, "reasons": done.reasons} if done.reasons else counted))
     else:
         print("\n".join([f"{done}; {arguments.store}", *done.why]))

@@ -50,9 +50,12 @@ number or a list.
 """
 _RUN = """\
 examples:
+  dpfedvis sweep example > grid.toml
   dpfedvis sweep run grid.toml --store sweep.sqlite --jobs 2
-  dpfedvis sweep run grid.toml --store sweep.sqlite --backend dask --scheduler tcp://10.0.0.1:8786
+  dpfedvis sweep run grid.toml --store sweep.sqlite --backend dask
 
+--backend dask starts a cluster on this machine; with --scheduler tcp://HOST:8786 it takes a running one, whose workers
+see the same folder.
 A cell has one row, under a hash of its settings and its data. What is in the store is not run again, so that an
 interrupted sweep goes on where it was, and a larger grid runs what is new in it. A combination that the library refuses
 and a cell that fails become rows with the reason; --retry tries them again. Rows remember the code that made them.

@@ -19,7 +19,9 @@ from dpfedvis.errors import DpfedvisError
 _COMMANDS = (run, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo)
 
 _EPILOG = """\
-example:
+examples:
+  dpfedvis demo --out runs/story
+  dpfedvis run --data digits --clients 10 --partition dirichlet:0.5 --map tsne --epsilon 2 --out runs/first
   dpfedvis calibrate --epsilon 1 --delta 1e-5 --mechanism gradient --rounds 50 \\
       --records 4000 --landmarks 500 --gamma 0.005
 """

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from accounting.errors import InvalidParameter
 from accounting.events import Trust
 from dpfedvis.config_checks import CHECKS
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.toml_files import read_toml, toml
 
 if TYPE_CHECKING:
     from dpfedvis.data import Dataset, FederatedData
@@ -35,10 +34,6 @@ class UnknownSetting(DpfedvisError):
         hint = f"; did you mean {near[0]!r}?" if near else ""
         super().__init__(f"there is no setting {name!r}{hint}")
         self.name = name
-
-
-class UnreadableConfig(DpfedvisError):
-    """A file that is not there, or not TOML."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,7 +194,7 @@ class RunConfig:
         lines = []
         for each in fields(self):
             value = getattr(self, each.name)
-            lines.append(f"# {each.name} is not given" if value is None else f"{each.name} = {_toml(value)}")
+            lines.append(f"# {each.name} is not given" if value is None else f"{each.name} = {toml(value)}")
         return "\n".join(lines) + "\n"
 
     @property
@@ -299,24 +294,3 @@ class RunConfig:
         from dpfedvis.config_estimator import estimator_of
 
         return estimator_of(self)
-
-
-def read_toml(path: str | Path) -> dict[str, Any]:
-    """Return the keys and values of a TOML file."""
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UnreadableConfig(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UnreadableConfig(f"{path} is not TOML: {error}") from error
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, float):
-        return repr(value)
-    # JSON's escapes are TOML's, but for one character that TOML wants escaped.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -73,6 +73,13 @@ def _mechanism(name: str, value: Any) -> str:
     return checks.one_of(name, value, MECHANISMS)
 
 
+def _partition(name: str, value: Any) -> str:
+    from dpfedvis.data.partitions import partition
+
+    partition(_text(name, value))  # refuses what it cannot read
+    return str(value)
+
+
 def _seed(name: str, value: Any) -> int:
     return checks.at_least(name, value, 0)
 
@@ -85,13 +92,14 @@ def _among(*choices: str) -> _Check:
 
 
 CHECKS: dict[str, _Check] = {
-    **dict.fromkeys(("data", "label_column", "client_column", "partition"), _text),
+    **dict.fromkeys(("data", "label_column", "client_column"), _text),
     **dict.fromkeys(("records", "clients", "frequencies", "batch", "rank", "landmarks", "rounds"), checks.count),
     **dict.fromkeys(("local_steps", "public_records", "neighbours", "clusters", "jobs", "components"), checks.count),
     **dict.fromkeys(("epsilon", "tau_x", "step_size", "perplexity", "affinity_gamma"), checks.positive),
     **dict.fromkeys(("ridge", "beta"), checks.nonnegative),
     **dict.fromkeys(("clip", "sampling_rate"), checks.rate),
     **dict.fromkeys(("delta", "release_share"), checks.probability),
+    "partition": _partition,
     "sample": _among("first", "random"),
     "missing": _among("refuse", "client-mean", "public-value"),
     "map": _among("tsne", "umap", "clusters"),

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 from collections.abc import Mapping
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from dpfedvis.config import RunConfig
 from dpfedvis.data import Dataset
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.recorder import write_text
+from dpfedvis.version import code_version, package_version
 
 PROVENANCE = "provenance.json"
 _PACKAGES = (
@@ -39,8 +38,8 @@ def provenance(config: RunConfig, dataset: Dataset, started: datetime) -> dict[s
         "seed": config.seed,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "packages": {name: found for name in _PACKAGES if (found := _version(name)) is not None},
-        "commit": _commit(Path(__file__).parent),
+        "packages": {name: found for name in _PACKAGES if (found := package_version(name)) is not None},
+        "commit": code_version().code,
         "data": data,
     }
 
@@ -75,20 +74,3 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     old, new = before["packages"], now["packages"]
     facts += [(name, old.get(name), new.get(name)) for name in sorted({*old, *new})]
     return [f"{name} was {was}, is {is_now}" for name, was, is_now in facts if was != is_now]
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _commit(folder: Path) -> str | None:
-    """Commit of the code, with a mark if the code has changed since; None outside of a repository."""
-    command = ["git", "-C", str(folder), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()

@@ -17,10 +17,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from dpfedvis.config import RunConfig, read_toml
+from dpfedvis.config import RunConfig
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.recorder import LEDGER, write_text
 from dpfedvis.run_folder import CONFIG, FolderTaken, make, spent
+from dpfedvis.toml_files import read_toml
 
 _VIEWS, _DATA, _LOCK = "views.json", "data.json", "lock"
 

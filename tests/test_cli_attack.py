@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,23 +16,13 @@ import pytest
 from attacks.kinds import KINDS, NothingToAttack, Truth, available, kind
 from attacks.reconstruction_attack import attack
 from attacks.scoring import CannotScore
-from dpfedvis.cli import main
 from dpfedvis.commands.attack import truth_of
 from dpfedvis.config import RunConfig
 from dpfedvis.recording import Recording
 from dpfedvis.runs import execute
+from tests.cli import called
 
 BASE = RunConfig(data="digits", records=300, clients=3, landmarks=100, rounds=2, perplexity=5, jobs=1)
-
-
-def called(*arguments: str) -> subprocess.CompletedProcess[str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

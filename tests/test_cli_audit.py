@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import re
-import subprocess
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from dpfedvis.cli import main
 from dpfedvis.mechanisms import MECHANISMS, GradientPerturbation
 from dpfedvis.setting import Setting
+from tests.cli import called, examples, pasted
 
 FAST = ["--games", "60", "--canaries", "2000", "--rounds", "2", "--frequencies", "400"]
 GRADIENT = ["audit", "--mechanism", "gradient", "--epsilon", "4", *FAST[:-2]]
 
 
-def called(*arguments: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return code, out.getvalue(), err.getvalue()
-
-
 def audited(*arguments: str) -> list[dict[str, Any]]:
-    code, out, err = called(*arguments, "--json")
-    assert (code, err) == (0, "")
-    results: list[dict[str, Any]] = json.loads(out)
+    done = called(*arguments, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    results: list[dict[str, Any]] = json.loads(done.stdout)
     return results
 
 
@@ -71,9 +55,9 @@ def test_every_mechanism_of_the_registry() -> None:
 def test_a_mechanism_without_protection_needs_no_budget() -> None:
     [result] = audited("audit", "--mechanism", "published", *FAST[:-2])
     assert (result["verdict"], result["claimed_epsilon"]) == ("no claim", None)
-    code, out, _ = called("audit", "--mechanism", "none", *FAST[:-2])
-    assert code == 0
-    assert "No claim to audit; lower bound found: ε ≥" in out
+    done = called("audit", "--mechanism", "none", *FAST[:-2])
+    assert done.returncode == 0
+    assert "No claim to audit; lower bound found: ε ≥" in done.stdout
 
 
 def test_options_reach_the_audit() -> None:
@@ -88,19 +72,19 @@ def test_options_reach_the_audit() -> None:
 
 def test_the_text_shows_the_numbers_of_the_json() -> None:
     results = audited(*GRADIENT)
-    code, out, err = called(*GRADIENT)
-    assert (code, err) == (0, "")
+    done = called(*GRADIENT)
+    assert (done.returncode, done.stderr) == (0, "")
     for each in results:
-        assert each["sentence"] in out
+        assert each["sentence"] in done.stdout
         for bound in each["bounds"].values():
-            assert f"ε ≥ {bound['epsilon']:.4g}" in out
+            assert f"ε ≥ {bound['epsilon']:.4g}" in done.stdout
 
 
 def test_the_folder_holds_a_page_a_picture_and_json_of_each(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "audit"
-    code, out, _ = called(*GRADIENT, "--out", str(folder))
-    assert code == 0
-    assert str(folder) in out
+    done = called(*GRADIENT, "--out", str(folder))
+    assert done.returncode == 0
+    assert str(folder) in done.stdout
     names = {f"gradient-{level}.{kind}" for level in ("noise", "records") for kind in ("md", "png", "json")}
     assert {path.name for path in folder.iterdir()} == names
     for level in ("noise", "records"):
@@ -125,12 +109,12 @@ def test_a_broken_claim_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     """A faulty mechanism in the registry, where any new mechanism goes."""
     monkeypatch.setitem(MECHANISMS, "careless", Careless)
     options = ["--epsilon", "4", "--games", "400", "--rounds", "1", "--canaries", "2000"]
-    code, out, err = called("audit", "--mechanism", "careless", *options)
-    assert (code, err) == (1, "")
+    done = called("audit", "--mechanism", "careless", *options)
+    assert (done.returncode, done.stderr) == (1, "")
     # Its noise is what its stated sensitivity asks for; it is the statement that is wrong.
-    assert "careless, noise and accounting: consistent" in out
-    assert "careless, with records: violated" in out
-    assert "A lower bound is above the claim" in out
+    assert "careless, noise and accounting: consistent" in done.stdout
+    assert "careless, with records: violated" in done.stdout
+    assert "A lower bound is above the claim" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -158,28 +142,24 @@ def test_a_broken_claim_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_bad_input_is_one_plain_line_and_exit_code_2(arguments: list[str], words: str) -> None:
-    code, out, err = called(*arguments)
-    assert (code, out) == (2, "")
-    assert err.startswith("dpfedvis")
-    assert (err.count("\n"), err[-1]) == (1, "\n")
-    assert words in err
+    done = called(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("dpfedvis")
+    assert (done.stderr.count("\n"), done.stderr[-1]) == (1, "\n")
+    assert words in done.stderr
 
 
 def test_a_folder_that_cannot_be_written_is_named_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    code, out, err = called(*GRADIENT, "--out", str(tmp_path / "file"))
-    assert (code, out) == (2, "")
-    assert "cannot be written to" in err
+    done = called(*GRADIENT, "--out", str(tmp_path / "file"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot be written to" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_the_example_of_the_help_works_when_pasted() -> None:
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    shell: dict[str, Any] = {"shell": True, "env": {**os.environ, "PATH": path}, "timeout": 300, "text": True}
-    shown = subprocess.run("dpfedvis audit --help", capture_output=True, check=True, **shell)
-    match = re.search(r"^example:\n((?:.*\\\n)*.*)$", shown.stdout, re.MULTILINE)
-    assert match is not None
-    assert match[1].strip().startswith("dpfedvis audit --mechanism gradient --epsilon 4")
-    done = subprocess.run(match[1], capture_output=True, check=False, **shell)
+def test_the_example_of_the_help_works_when_pasted(tmp_path: Path) -> None:
+    line = examples(called("audit", "--help").stdout)[0]
+    assert line.startswith("dpfedvis audit --mechanism gradient --epsilon 4")
+    done = pasted(line, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("consistent") == 2

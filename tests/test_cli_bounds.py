@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shlex
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpfedvis.cli import main
 from dpfedvis.commands.bounds import _EXAMPLE
+from tests.cli import called, examples, pasted
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["--data", "digits", "--records", "60", "--landmarks", "5,10", "--sigma", "0,0.2", "--rounds", "5"]
 
 
-def called(*arguments: str) -> subprocess.CompletedProcess[str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-
-def test_the_example_of_the_help_works_when_pasted() -> None:
-    line = re.search(r"^  (dpfedvis bounds --data digits .*)$", _EXAMPLE, flags=re.MULTILINE)
-    assert line
-    done = subprocess.run(
-        [sys.executable, "-m", *shlex.split(line[1])], capture_output=True, text=True, timeout=240, check=False
-    )
+def test_the_example_of_the_help_works_when_pasted(tmp_path: Path) -> None:
+    line = examples(_EXAMPLE)[0]
+    assert "--data digits" in line
+    done = pasted(line, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "Thm 5 printed, spectral: vacuous in all 4 cases" in done.stdout
     assert "Thm 2 printed, frobenius: FALSE in 2 of 2 cases" in done.stdout
     assert re.search(r"certificate, spectral: below the trivial bound in \d+", done.stdout)
     assert "No bound of the paper holds for D̂" in done.stdout
-    assert f"Made by `{line[1]}`." in done.stdout
+    assert f"Made by `{line}`." in done.stdout
 
 
 def test_a_folder_gets_page_figure_and_json(tmp_path: Path) -> None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +22,8 @@ from accounting import (
     sensitivity,
 )
 from accounting.accountants.closed import theorem_sigma
-from dpfedvis.cli import main
 from dpfedvis.commands.calibrate import MECHANISMS, _table
+from tests.cli import Done, called, examples, pasted, started
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
 SIZES = ["--records", "4000", "--landmarks", "500", "--gamma", "0.005"]
@@ -36,25 +31,7 @@ FAST = ["--accountants", "gdp,theorem"]
 MU = gaussian_mu(1.0, 1e-5)
 
 
-def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dpfedvis", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
-
-
-def called(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The same as `run` without a new interpreter: a dozen of them take their time."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-
-def calibrated(
-    *arguments: str, accountants: list[str] = FAST, how: Callable[..., subprocess.CompletedProcess[str]] = called
-) -> dict[str, Any]:
+def calibrated(*arguments: str, accountants: list[str] = FAST, how: Callable[..., Done] = called) -> dict[str, Any]:
     done = how("calibrate", *BUDGET, *arguments, *accountants, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     result: dict[str, Any] = json.loads(done.stdout)
@@ -64,7 +41,7 @@ def calibrated(
 
 
 def test_the_example_gives_every_key_and_right_values() -> None:
-    result = calibrated("--mechanism", "gradient", "--rounds", "50", *SIZES, accountants=[], how=run)
+    result = calibrated("--mechanism", "gradient", "--rounds", "50", *SIZES, accountants=[], how=started)
     delta = 8 * math.sqrt(0.005 / (2 * math.e)) / (4000 * math.sqrt(500))
     assert result["sensitivity"] == pytest.approx(delta, rel=1e-12)
     assert result["sigma"] == pytest.approx(delta * math.sqrt(50) / MU, rel=1e-6)
@@ -164,7 +141,7 @@ def test_several_widths_stand_for_the_mean_kernel() -> None:
 
 def test_sampling_lowers_the_noise_and_the_result_holds() -> None:
     options = ["--rounds", "20", *SIZES, "--sampling-rate", "0.1"]
-    result = calibrated(*options, accountants=["--accountants", "gdp,rdp"], how=run)
+    result = calibrated(*options, accountants=["--accountants", "gdp,rdp"], how=started)
     delta = sensitivity.gradient(gamma=0.005, records=400, landmarks=500, adjacency="add-remove")
     assert (result["adjacency"], result["mu"], result["accountant"]) == ("add-remove", None, "pld")
     assert (result["sampling_rate"], result["sensitivity"]) == (0.1, pytest.approx(delta, rel=1e-12))
@@ -186,7 +163,7 @@ def test_sampling_lowers_the_noise_and_the_result_holds() -> None:
 
 
 def test_the_accountants_asked_are_those_named_and_in_that_order() -> None:
-    result = calibrated(*SIZES, accountants=["--accountants", "basic, gdp,zcdp"], how=run)
+    result = calibrated(*SIZES, accountants=["--accountants", "basic, gdp,zcdp"], how=started)
     assert list(result["accountants"]) == ["basic", "gdp", "zcdp"]
 
 
@@ -275,37 +252,24 @@ def test_bad_input_is_one_plain_line_and_exit_code_2(arguments: list[str], words
 
 @pytest.mark.parametrize("bad", [["--epsilon", "0"], ["--mechanism", "magic"], ["--mechanism", "clipped"]])
 def test_bad_input_through_the_shell(bad: list[str]) -> None:
-    done = run(*GRADIENT, *bad)
+    done = started(*GRADIENT, *bad)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("command", [[], ["calibrate"]])
-def test_the_example_of_the_help_works_when_pasted(command: list[str]) -> None:
-    shown = run(*command, "--help")
+def test_the_example_of_the_help_works_when_pasted(tmp_path: Path) -> None:
+    shown = started("calibrate", "--help")
     assert (shown.returncode, shown.stderr) == (0, "")
-    match = re.search(r"^example:\n((?:.*\\\n)*.*)$", shown.stdout, re.MULTILINE)
-    assert match is not None
-    example = match[1]
-    assert example.strip().startswith("dpfedvis calibrate ")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    (line,) = examples(shown.stdout)
     # As it stands but for the accountants, of which two are enough here.
-    done = subprocess.run(
-        f"{example.rstrip()} {' '.join(FAST)}",
-        shell=True,
-        env={**os.environ, "PATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = pasted(f"{line} {' '.join(FAST)}", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "7.15" in done.stdout  # σ = 7.157e-05
     assert "gdp" in done.stdout
 
 
 def test_help_names_every_option() -> None:
-    shown = run("calibrate", "--help").stdout
+    shown = started("calibrate", "--help").stdout
     for option in ("--tau-x", "--tau-y", "--upsilon", "--sampling-rate", "--adjacency", "--bound", "--json"):
         assert option in shown
 

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
-import re
-import shlex
-import subprocess
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from dpfedvis.cli import main
 from dpfedvis.commands.reproduce import _EXAMPLE, _NAMES
 from dpfedvis.reproduce.experiments import EXPERIMENTS
 from dpfedvis.sweeps.store import Store
+from tests.cli import called, examples, pasted
 
 SMALL = ["--data", "digits", "--records", "100", "--rounds", "2", "--seeds", "1", "--jobs", "1"]
 
 
-def called(*arguments: str) -> subprocess.CompletedProcess[str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-
 def rows_of(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(path.read_text().splitlines()[1:]))
+    return list(csv.DictReader(path.read_text().splitlines()[2:]))
 
 
 def test_the_help_names_what_there_is() -> None:
@@ -44,16 +28,15 @@ def test_the_help_names_what_there_is() -> None:
 
 
 def test_the_example_of_the_help_works_when_pasted(tmp_path: Path) -> None:
-    line = re.search(r"^  (dpfedvis reproduce figure-ny .*)$", _EXAMPLE, flags=re.MULTILINE)
-    assert line
-    done = subprocess.run(
-        [sys.executable, "-m", *shlex.split(line[1])], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    line = examples(_EXAMPLE)[1]
+    assert "figure-ny" in line
+    done = pasted(line, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(path.name for path in (tmp_path / "try").iterdir()) == [
         "figure-ny.csv", "figure-ny.md", "figure-ny.png", "figure-ny.svg", "index.md",
+        "what-reproduces.md",
     ]  # fmt: skip
-    assert f"Made by `{line[1]}`." in (tmp_path / "try" / "figure-ny.md").read_text()
+    assert f"Made by `{line}`." in (tmp_path / "try" / "figure-ny.md").read_text()
 
 
 def test_a_table_runs_goes_on_and_stands_beside_the_paper(tmp_path: Path) -> None:
@@ -80,6 +63,7 @@ def test_a_table_runs_goes_on_and_stands_beside_the_paper(tmp_path: Path) -> Non
     for words in ("0.7025 ± 0.0149", "| central |", "ε = ∞ end to end", "Shrunk: 100 records", "--rounds 2 --seeds 1"):
         assert words in page
     assert "Nothing here compares" in (out / "index.md").read_text()
+    assert "Table 1](table1.md) was run on digits" in (out / "what-reproduces.md").read_text()
 
 
 def test_clusters_in_both_ways(tmp_path: Path) -> None:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
-import subprocess
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -18,10 +14,11 @@ import pytest
 
 from accounting import BudgetExceeded, Ledger
 from dpfedvis import runs
-from dpfedvis.cli import main, parser
+from dpfedvis.cli import parser
 from dpfedvis.config import RunConfig
 from dpfedvis.recording import Recording
 from dpfedvis.reporting.statement import state
+from tests.cli import called, started
 
 SMALL = ["--data", "digits", "--records", "100", "--clients", "3", "--landmarks", "10", "--rounds", "3"]
 SMALL += ["--perplexity", "5", "--jobs", "1"]
@@ -32,16 +29,6 @@ FILES = {
 }  # fmt: skip
 
 
-def called(*arguments: str) -> subprocess.CompletedProcess[str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-
 def ran(folder: Path, *arguments: str) -> dict[str, Any]:
     done = called("run", *SMALL, *arguments, "--out", str(folder), "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -50,14 +37,8 @@ def ran(folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_the_first_run_as_a_user_types_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dpfedvis", "run", *SMALL, "--partition", "dirichlet:0.5", "--map", "tsne"]
-    done = subprocess.run(
-        [*command, "--epsilon", "2", "--release", "noisy", "--out", "runs/first"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    choice = ["--partition", "dirichlet:0.5", "--map", "tsne", "--epsilon", "2", "--release", "noisy"]
+    done = started("run", *SMALL, *choice, "--out", "runs/first", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "End to end, ε = 2 at δ = 1e-05" in done.stdout
     assert "chosen, since not given" in done.stdout

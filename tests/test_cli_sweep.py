@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import re
-import shlex
-import subprocess
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from dpfedvis.cli import main
 from dpfedvis.commands.sweep import _EXAMPLE
 from dpfedvis.sweeps.store import Store
+from tests.cli import called, examples, pasted
 
 TINY = """
 data = "digits"
@@ -31,16 +26,6 @@ epsilon = [1, "inf"]
 """
 
 
-def called(*arguments: str) -> subprocess.CompletedProcess[str]:
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        try:
-            code = main(arguments)
-        except SystemExit as stop:
-            code = int(stop.code or 0)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
-
-
 @pytest.fixture
 def grid(tmp_path: Path) -> Path:
     path = tmp_path / "grid.toml"
@@ -52,16 +37,11 @@ def grid(tmp_path: Path) -> Path:
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands of the help, pasted one after the other."""
     folder = tmp_path_factory.mktemp("example")
-    lines = re.findall(r"^  (dpfedvis sweep .*)$", _EXAMPLE, flags=re.MULTILINE)
+    lines = examples(_EXAMPLE)
     assert len(lines) == 4
     for line in lines:
-        command, _, target = line.partition(" > ")
-        done = subprocess.run(
-            [sys.executable, "-m", *shlex.split(command)], cwd=folder, capture_output=True, text=True, check=False
-        )
+        done = pasted(line, folder)
         assert (done.returncode, done.stderr) == (0, ""), line
-        if target:
-            (folder / target).write_text(done.stdout)
     return folder
 
 
@@ -88,9 +68,10 @@ def test_the_example_of_the_help_leaves_a_report(example: Path) -> None:
 
 def test_the_page_opens_offline_with_plotly_in_it_once(example: Path) -> None:
     page = (example / "privacy-utility" / "report.html").read_text()
-    assert page.count("<script") == 3  # plotly, and two pictures
+    assert page.count("<script") == 3  # the figures, plotly, and what draws them
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!data:)', page)
-    assert page.count("<table>") >= 5
+    assert page.count("<table><caption>") == page.count("<table>") >= 5
+    assert "All numbers as a table" in page
 
 
 def test_the_points_are_the_rows_of_the_store(example: Path) -> None:
@@ -152,7 +133,7 @@ def test_rows_of_other_code_are_starred(grid: Path, tmp_path: Path) -> None:
     made_by("0.0.2", "mean-embedding")
     assert called("sweep", "report", str(store), "--out", str(tmp_path / "out")).returncode == 0
     page = (tmp_path / "out" / "report.md").read_text()
-    assert re.search(r"marked with \* below: 0\.0\.2[^,]* \(1 cells\), 0\.0\.1", page)
+    assert re.search(r"marked with \* below: 0\.0\.2[^,]* \(1 cell\), 0\.0\.1", page)
     assert "gradient*" in page or "mean-embedding*" in page
 
 
@@ -163,6 +144,8 @@ def test_rows_of_other_code_are_starred(grid: Path, tmp_path: Path) -> None:
         (("= 8\n", '= "eight"\n'), "landmarks must be"),
         (('"digits"', '"digit"'), "did you mean 'digits'"),
         (("=", "!"), "is not TOML"),
+        (("clients = 3", 'partition = "by-clas"'), "unknown partition 'by-clas'; valid forms"),
+        (('[1, "inf"]', "[]"), "the axis 'epsilon' is empty"),
     ],
 )
 def test_a_bad_grid_is_one_sentence_and_no_store(
@@ -186,3 +169,31 @@ def test_bad_stores_and_folders_are_one_sentence(grid: Path, tmp_path: Path) -> 
     backend = called("sweep", "run", str(grid), "--store", str(tmp_path / "s.sqlite"), "--backend", "slurm")
     assert (backend.returncode, backend.stderr.count("\n")) == (2, 1)
     assert not (tmp_path / "s.sqlite").exists()
+
+
+def test_why_cells_have_no_scores_is_said_at_once(grid: Path, tmp_path: Path) -> None:
+    grid.write_text(TINY.replace('"mean-embedding", "gradient"', '"published"').replace('[1, "inf"]', "1"))
+    store = str(tmp_path / "s.sqlite")
+    done = called("sweep", "run", str(grid), "--store", store, "--jobs", "1")
+    first, why = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "now 2 refused" in first
+    assert re.match(r"2 cells without scores: .*published", why)
+    again = json.loads(called("sweep", "run", str(grid), "--store", store, "--jobs", "1", "--retry", "--json").stdout)
+    assert list(again["reasons"].values()) == [2]
+
+
+def test_a_damaged_row_is_one_sentence(grid: Path, tmp_path: Path) -> None:
+    import sqlite3
+
+    store = tmp_path / "s.sqlite"
+    grid.write_text(TINY.replace("seeds = 2", "seeds = 1").replace('[1, "inf"]', "1"))
+    assert called("sweep", "run", str(grid), "--store", str(store), "--jobs", "1").returncode == 0
+    with sqlite3.connect(store) as raw:
+        raw.execute("UPDATE cells SET scores = '{' WHERE rowid = 1")
+    raw.close()
+    for words in (["list", str(store)], ["report", str(store), "--out", str(tmp_path / "out")]):
+        done = called("sweep", *words)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert "is damaged" in done.stderr
+    assert not (tmp_path / "out").exists()

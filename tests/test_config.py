@@ -15,10 +15,11 @@ from sklearn.base import clone
 
 from accounting.errors import AccountingError, InvalidParameter
 from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE, FedUMAP
-from dpfedvis.config import RunConfig, UnknownSetting, UnreadableConfig
+from dpfedvis.config import RunConfig, UnknownSetting
 from dpfedvis.config_checks import CHECKS
 from dpfedvis.data import InvalidData
 from dpfedvis.mechanisms import ClippedGradientPerturbation, HeuristicNoise, InputPerturbation
+from dpfedvis.toml_files import UnreadableConfig
 
 DIGITS = RunConfig(data="digits")
 

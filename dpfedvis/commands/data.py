@@ -28,12 +28,14 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     listing = commands.add_parser(
         "list",
         help="names, sizes and where each was found",
-        epilog="example: dpfedvis data list --json",
+        epilog="example:\n  dpfedvis data list --json",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     info = commands.add_parser(
         "info",
         help="sizes, classes, values and origin of one data set",
-        epilog="example: dpfedvis data info mnist",
+        epilog="example:\n  dpfedvis data info digits",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     info.add_argument("name", metavar="NAME", help="a name from the list, or a .csv, .npz, .npy or .parquet file")
     info.add_argument("--label-column", help="label column (key, in an NPZ file) of a file")

@@ -24,7 +24,8 @@ examples:
 
 The first that runs takes seconds and shows what comes out; the paper's own scale takes hours. What is in the store is
 not run again, so that an interrupted run goes on, and so that more seeds add to those that are there. --only-report
-writes the pages from what is in the store.
+writes the pages from what is in the store. The folder gets a page and a CSV for each name, index.md over all of them,
+and what-reproduces.md, which says in plain words what is as in the paper and what is not.
 """
 
 
@@ -97,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _write(experiment: Experiment, shrink: Shrink, store: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     from dpfedvis.reproduce.compare import lines, verdicts
     from dpfedvis.reproduce.pages import write_experiment
-    from dpfedvis.sweeps.version import code_version
+    from dpfedvis.version import code_version
 
     found = lines(experiment, shrink, {row.address: row for row in store.rows()}, code_version())
     paths = write_experiment(experiment, shrink, found, arguments.out, command_of(experiment.name, arguments))

@@ -146,7 +146,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def config_of(arguments: argparse.Namespace, stored: Mapping[str, Any]) -> RunConfig:
     """Return the settings of the flags, over those of the file, if any, over those of the run to go on with."""
-    from dpfedvis.config import RunConfig, read_toml
+    from dpfedvis.config import RunConfig
+    from dpfedvis.toml_files import read_toml
 
     others = ("out", "views", "config", "json", "run", "resume")
     values = {key: value for key, value in vars(arguments).items() if key not in others}

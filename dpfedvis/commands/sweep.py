@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpfedvis.sweeps.store import Row
-    from dpfedvis.sweeps.version import CodeVersion
+    from dpfedvis.version import CodeVersion
 
 _GRID = """\
 seeds = 2
@@ -50,9 +50,12 @@ number or a list.
 """
 _RUN = """\
 examples:
+  dpfedvis sweep example > grid.toml
   dpfedvis sweep run grid.toml --store sweep.sqlite --jobs 2
-  dpfedvis sweep run grid.toml --store sweep.sqlite --backend dask --scheduler tcp://10.0.0.1:8786
+  dpfedvis sweep run grid.toml --store sweep.sqlite --backend dask
 
+--backend dask starts a cluster on this machine; with --scheduler tcp://HOST:8786 it takes a running one, whose workers
+see the same folder.
 A cell has one row, under a hash of its settings and its data. What is in the store is not run again, so that an
 interrupted sweep goes on where it was, and a larger grid runs what is new in it. A combination that the library refuses
 and a cell that fails become rows with the reason; --retry tries them again. Rows remember the code that made them.
@@ -100,7 +103,10 @@ def add_parser(subparsers: Any) -> None:
     for command in (run, listing, report):
         command.add_argument("--json", action="store_true", help="print JSON")
     example = commands.add_parser(
-        "example", help="print a grid to start from", epilog="example: dpfedvis sweep example > grid.toml"
+        "example",
+        help="print a grid to start from",
+        epilog="example:\n  dpfedvis sweep example > grid.toml",
+        formatter_class=raw,
     )
     example.set_defaults(run=print_example)
 
@@ -138,10 +144,11 @@ def run_grid(arguments: argparse.Namespace) -> int:
     with Store(arguments.store, create=True) as store:
         done = sweep(grid.cells, store, workers, retry=arguments.retry)
     if arguments.json:
-        print(json.dumps({"cells": done.cells, "known": done.known, **done.statuses}))
+        counted: dict[str, Any] = {"cells": done.cells, "known": done.known}
+        counted |= {str(status): count for status, count in done.statuses.items()}
+        print(json.dumps({**counted, "reasons": done.reasons} if done.reasons else counted))
     else:
-        ran = ", ".join(f"{count} {status}" for status, count in sorted(done.statuses.items())) or "none run"
-        print(f"{done.cells} cells, {done.known} in the store before; now {ran}; {arguments.store}")
+        print("\n".join([f"{done}; {arguments.store}", *done.why]))
     return 0
 
 
@@ -157,7 +164,7 @@ def _known(path: Path) -> set[str]:
 def list_rows(arguments: argparse.Namespace) -> int:
     """List a store."""
     from dpfedvis.sweeps.store import Store
-    from dpfedvis.sweeps.version import code_version
+    from dpfedvis.version import code_version
 
     with Store(arguments.store) as store:
         rows = store.rows()

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpfedvis.reporting.palette import Look
+
 
 @dataclass(frozen=True)
 class Html:
@@ -157,6 +159,20 @@ class Page:
             )
         return element("figure", *parts)
 
+    def legend(self, key: str, series: Mapping[str, Look]) -> Html:
+        """Return the place of buttons that show or hide a series in all figures of a family.
+
+        Parameters
+        ----------
+        key : str
+            The figures' "family"; the number of a series is the "legendgroup" of its traces.
+        series : mapping of str to Look
+        """
+        shown_as = [{"name": name, "light": each.light, "dark": each.dark, "glyph": each.glyph}
+                    for name, each in series.items()]  # fmt: skip
+        self.figures[key] = {"kind": "legend", "series": shown_as}
+        return element("div", id=f"legend-{key}", class_="legend", role="group", aria_label="Show or hide")
+
     def document(self, header: Content, sections: Sequence[tuple[str, str, Html]], footer: Content) -> str:
         """Return the whole page.
 
@@ -206,7 +222,7 @@ class Page:
 # Nothing is loaded from anywhere and nothing is sent. WebGL figures of plotly compile their own functions.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
 
-_NO_SCRIPT = "The figures need JavaScript. Their numbers stand in tables, and the folder figures/ has them as files."
+_NO_SCRIPT = "The figures need JavaScript. Their numbers stand in tables, and the page's folder has them as pictures."
 
 
 def script_json(value: Any) -> str:

@@ -89,8 +89,8 @@ def spent(steps: Sequence[Step], budget: float | None) -> Spec | None:
     if len(steps) <= 12:
         layout["xaxis"] |= {"tickvals": x, "ticktext": labels, "title": None, "automargin": True}
     if budget is not None:
-        layout["shapes"] = [_level(budget)]
-        layout["annotations"] = [_note(f"budget ε = {shown(budget)}", budget)]
+        layout["shapes"] = [level(budget)]
+        layout["annotations"] = [note(f"budget ε = {shown(budget)}", budget)]
     return {"kind": "plot", "data": data, "layout": layout}
 
 
@@ -188,12 +188,14 @@ def _line(
     }
 
 
-def _level(y: float) -> dict[str, Any]:
-    line = {"color": "@soft", "width": 1.5, "dash": "dash"}
+def level(y: float, dash: str = "dash") -> dict[str, Any]:
+    """A line across the figure."""
+    line = {"color": "@soft", "width": 1.5, "dash": dash}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line}
 
 
-def _note(text: str, y: float) -> dict[str, Any]:
+def note(text: str, y: float) -> dict[str, Any]:
+    """Words above such a line."""
     place = {"xref": "paper", "x": 0, "xanchor": "left", "y": y, "yanchor": "bottom", "showarrow": False}
     return {"text": text, "font": {"color": "@quiet", "size": 12}, **place}
 

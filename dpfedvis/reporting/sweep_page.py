@@ -1,25 +1,12 @@
-"""A page of headings, paragraphs, tables and pictures, as Markdown and as one HTML file that opens offline."""
+"""Headings, paragraphs, tables and pictures, as Markdown and as one HTML file that opens offline."""
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --ground: #fff; --ink: #1a1a1a; }
-@media (prefers-color-scheme: dark) { :root { --ground: #16181c; --ink: #e8e8e8; } }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 0 auto; padding: 1rem;
-       background: var(--ground); color: var(--ink); }
-table { border-collapse: collapse; margin: 1rem 0; font-size: 0.9rem; }
-th, td { border: 1px solid var(--line); padding: 0.25rem 0.6rem; text-align: left; vertical-align: top; }
-.wide { overflow-x: auto; }
-figure { margin: 1rem 0; background: #fff; }
-figcaption { background: var(--ground); padding-top: 0.3rem; }
-code { font-size: 0.9em; }
-"""
+from dpfedvis.reporting.html_parts import Html, Page, details, element, escape, section, table, together
 
 
 @dataclass(frozen=True)
@@ -39,27 +26,40 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells of text."""
+    """Cells of text.
+
+    Parameters
+    ----------
+    header : sequence of str
+    rows : sequence of sequences of str
+    caption : str
+        What it shows, for the page.
+    folded : bool
+        Whether it is long: the page opens it on demand, and Markdown is left without it.
+    """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
+    caption: str = ""
+    folded: bool = False
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: a file for Markdown, plotly for HTML.
+    """A figure: a file for Markdown, panels for the page.
 
     Parameters
     ----------
     file : str
         Name of the PNG beside the page.
     caption : str
-    figure : plotly figure
+    panels : callable
+        From the page to the figure on it.
     """
 
     file: str
     caption: str
-    figure: Any = field(compare=False)
+    panels: Callable[[Page], Html] = field(compare=False)
 
 
 Block = Heading | Paragraph | Table | Picture
@@ -67,22 +67,37 @@ Block = Heading | Paragraph | Table | Picture
 
 def markdown(blocks: Sequence[Block]) -> str:
     """Return the page as Markdown."""
-    return "\n\n".join(map(_markdown, blocks)) + "\n"
+    return "\n\n".join(text for text in map(_markdown, blocks) if text) + "\n"
 
 
-def html_page(title: str, blocks: Sequence[Block]) -> str:
-    """Return the page as HTML; plotly's code is in it once."""
-    from plotly.offline import get_plotlyjs
+def html_page(blocks: Sequence[Block], footer: str) -> str:
+    """Return the page as HTML: the first heading is its title, and each of the second level begins a section."""
+    title, *rest = blocks
+    if not isinstance(title, Heading):
+        raise TypeError("a page begins with its title")
+    page = Page(title.text)
+    parts = list(_parts(rest))
+    opening = parts.pop(0)[1] if parts and parts[0][0] == "" else []
+    header = together(element("h1", title.text), *(_html(page, block, "") for block in opening))
+    sections = []
+    for number, (name, own) in enumerate(parts, 1):
+        key = f"part-{number}"
+        contents = [_html(page, block, name) for block in own]
+        sections.append((key, name, section(key, name, *contents)))
+    return page.document(header, sections, element("p", _text(footer)))
 
-    drawn = any(isinstance(block, Picture) for block in blocks)
-    script = f"<script>{get_plotlyjs()}</script>" if drawn else ""
-    body = "\n".join(_html(number, block) for number, block in enumerate(blocks))
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">\n'
-        f"<title>{html.escape(title)}</title>\n<style>{_STYLE}</style>\n{script}\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    )
+
+def _parts(blocks: Sequence[Block]) -> Iterator[tuple[str, list[Block]]]:
+    """Blocks under each heading of the second level; those before the first are under an empty one."""
+    name, own = "", []  # type: ignore[var-annotated]
+    for block in blocks:
+        if isinstance(block, Heading) and block.level == 2:
+            if own or name:
+                yield name, own
+            name, own = block.text, []
+        else:
+            own.append(block)
+    yield name, own
 
 
 def _markdown(block: Block) -> str:
@@ -92,29 +107,28 @@ def _markdown(block: Block) -> str:
         return block.text
     if isinstance(block, Picture):
         return f"![{block.caption}]({block.file})"
+    if block.folded:
+        return ""
     lines = [_line(block.header), "|" + "---|" * len(block.header), *map(_line, block.rows)]
     return "\n".join(lines)
 
 
 def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
 
 
-def _html(number: int, block: Block) -> str:
+def _html(page: Page, block: Block, under: str) -> Html:
     if isinstance(block, Heading):
-        return f"<h{block.level}>{_text(block.text)}</h{block.level}>"
+        return element(f"h{block.level}", _text(block.text))
     if isinstance(block, Paragraph):
-        return f"<p>{_text(block.text)}</p>"
+        return element("p", _text(block.text))
     if isinstance(block, Picture):
-        # A name of its own, so that the same report is the same file.
-        plain = {"full_html": False, "include_plotlyjs": False, "config": {"displayModeBar": False, "responsive": True}}
-        drawn = block.figure.to_html(**plain, div_id=f"figure-{number}")
-        return f"<figure>{drawn}<figcaption>{_text(block.caption)}</figcaption></figure>"
-    head = "".join(f'<th scope="col">{_text(cell)}</th>' for cell in block.header)
-    rows = "\n".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in block.rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody></table></div>'
+        return block.panels(page)
+    shown = table(block.caption or under, block.header, block.rows)
+    return details(block.caption, shown) if block.folded else shown
 
 
-def _text(text: str) -> str:
-    escaped = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(text))
-    return re.sub(r"(?<![\w*])\*(\w[^*]*)\*(?!\w)", r"<em>\1</em>", escaped)
+def _text(text: str) -> Html:
+    """Escape, then mark what stands between backticks or stars."""
+    escaped = re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+    return Html(re.sub(r"(?<![\w*])\*(\w[^*]*)\*(?!\w)", r"<em>\1</em>", escaped))

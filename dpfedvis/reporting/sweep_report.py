@@ -7,16 +7,18 @@ import io
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.recorder import write_text
-from dpfedvis.reporting.sweep_figures import Curves, draw, plotly_figure
+from dpfedvis.reporting.sweep_figures import Curves, draw
 from dpfedvis.reporting.sweep_page import Block, Heading, Paragraph, Picture, Table, html_page, markdown
+from dpfedvis.reporting.sweep_panels import panels
 from dpfedvis.sweeps.choices import Best, best, cheapest, pareto, together
 from dpfedvis.sweeps.store import Row
 from dpfedvis.sweeps.summary import CONFIDENCE, Context, Metric, Point, contexts
-from dpfedvis.sweeps.version import CodeVersion, code_version
+from dpfedvis.version import CodeVersion, code_version
 
 _HOW = (
     f"Means over seeds with their {CONFIDENCE:.0%} t-intervals (n is the number of seeds; one seed has no interval). "
@@ -28,15 +30,22 @@ _HOW = (
     "that this page is for whoever holds the data."
 )
 _TUNING = (
-    "The curves were made by running every setting on the same records and scoring each run with exact scores, and no "
-    "ledger saw that. Whoever picks a setting from this page for a release on *these* records spends more than the ε "
-    "of the run that is picked: the scores carry no noise, so that no finite ε covers a choice made by them. If each "
-    "run *and its score* were ε-DP together (pure DP), then to try settings drawn at random, a random number of times "
-    "(geometric, whatever the data), and to keep the best would be 3ε-DP (Liu & Talwar 2019); for other laws of that "
-    "number it is (2 + η)ε with η > −1 a parameter of the law, and there are counterparts for Rényi DP (Papernot & "
-    "Steinke 2022). A *fixed* number K of tries has no such bound and can cost as much as K releases. Choose on public "
-    "data or on other records, or account for the choice."
+    "Every setting was run on the same records, and every run was scored against all records and labels. No ledger saw "
+    "that. Whoever picks a setting from this page for a release on *these* records must count more than the ε of the "
+    "run that is picked, for two reasons.",
+    "*The runs.* To publish all of them, or one that was chosen by looking at what they released, costs at most the "
+    "composition of all of them, below. *The scores.* They read the records exactly and carry no noise, so that no ε "
+    "on this page covers a choice made by them.",
+    "There are cheaper ways than composition, if each run *together with its score* is differentially private: try "
+    "settings drawn at random, a random number of times whose law has nothing to do with the data, and publish the "
+    "best alone. For candidates of pure ε-DP (δ = 0) and a geometric number of tries that is 3ε-DP (Liu & Talwar 2019, "
+    "Private selection from private candidates). For a truncated negative binomial number with parameter η > −1 it is "
+    "(2 + η)ε, where η = 1 is the geometric one, and there are bounds of this kind for Rényi DP (Papernot & Steinke "
+    "2022, Hyperparameter tuning with Rényi differential privacy). Runs here have δ > 0, so that the bounds for pure "
+    "DP do not apply to them as they stand; and for a number of tries that is fixed, as in a grid, composition is what "
+    "is sure. Choose on public data or on other records, or account for the choice.",
 )
+_OFFLINE = "The page is complete in itself: it loads nothing and sends nothing."
 
 
 class ReportUnusable(DpfedvisError):
@@ -65,7 +74,7 @@ def write_report(rows: Sequence[Row], folder: Path, command: str, version: CodeV
         blocks, stems = _blocks(rows, found, folder, command, version)
         write_text(folder / "points.csv", points_csv(found))
         write_text(folder / "report.md", markdown(blocks))
-        write_text(folder / "report.html", html_page("Privacy and utility", blocks))
+        write_text(folder / "report.html", html_page(blocks, f"Made by `{command}`. {_OFFLINE}"))
     except OSError as error:
         raise ReportUnusable(f"{folder} cannot be written to: {error.strerror}") from error
     names = ["report.html", "report.md", "points.csv", *(f"{stem}.{end}" for stem in stems for end in ("png", "svg"))]
@@ -85,11 +94,11 @@ def _blocks(
             if curves.points:
                 stem = f"curves-{number}{ending}"
                 draw(curves, context.title, folder / stem)
-                what = "ε of the landmarks alone, ε = ∞ end to end" if landmarks_only else "ε end to end"
-                blocks.append(Picture(f"{stem}.png", f"{context.title}: scores against {what}.", plotly_figure(curves)))
+                caption = f"{context.title}: scores against {curves.xlabel}."
+                blocks.append(Picture(f"{stem}.png", caption, partial(panels, key=stem, curves=curves)))
                 stems.append(stem)
-        blocks += _answers(context)
-    blocks += [Heading("What tuning costs"), Paragraph(_TUNING), *_tuning(found)]
+        blocks += [_numbers(context), *_answers(context)]
+    blocks += [Heading("What tuning costs"), *map(Paragraph, _TUNING), *_tuning(found)]
     return blocks, stems
 
 
@@ -99,12 +108,12 @@ def _state(rows: Sequence[Row], version: CodeVersion) -> list[Block]:
     blocks: list[Block] = [Paragraph(f"Cells in the store: {words}. Code: {version}.")]
     others = Counter(str(row.version) for row in rows if row.version != version)
     if others:
-        listed = ", ".join(f"{name} ({count} cells)" for name, count in others.items())
+        listed = ", ".join(f"{name} ({count} {'cell' if count == 1 else 'cells'})" for name, count in others.items())
         blocks.append(Paragraph(f"Made by other code, and marked with * below: {listed}."))
     reasons = Counter((row.status, row.error) for row in rows if row.status != "done")
     if reasons:
         listed_reasons = [[status, str(count), reason] for (status, reason), count in reasons.most_common()]
-        blocks.append(Table(["", "cells", "why they are not here"], listed_reasons))
+        blocks.append(Table(["", "cells", "why they are not here"], listed_reasons, "Cells without scores"))
     return blocks
 
 
@@ -122,8 +131,9 @@ def _answers(context: Context) -> list[Block]:
         for each in cheapest(context, metric)
     ]
     if levels:
+        header = ["score", "level", "ε, by the mean", "ε, by the whole interval"]
         blocks.append(Heading("Cheapest ε for a given utility", 3))
-        blocks.append(Table(["score", "level", "ε, by the mean", "ε, by the whole interval"], levels))
+        blocks.append(Table(header, levels, "Least ε end to end that reaches a level"))
     front = [
         [metric.name, _epsilon(point.epsilon), point.name, str(point.scores[metric.key]), str(point.seeds)]
         for metric in metrics
@@ -131,8 +141,20 @@ def _answers(context: Context) -> list[Block]:
     ]
     blocks.append(Heading("Pareto front", 3))
     blocks.append(Paragraph("Nothing in the store has both a smaller ε end to end and a better mean."))
-    blocks.append(Table(["score", "ε end to end", "setting", "mean", "n"], front))
+    blocks.append(Table(["score", "ε end to end", "setting", "mean", "n"], front, "Pareto front"))
     return blocks
+
+
+def _numbers(context: Context) -> Table:
+    """Everything that is drawn, for those who do not see it."""
+    metrics = context.metrics()
+    rows = [
+        [point.name, _epsilon(point.epsilon), "-" if point.in_scope is None else _epsilon(point.in_scope),
+         *(str(point.scores.get(metric.key, "-")) for metric in metrics), str(point.seeds)]
+        for point in context.points
+    ]  # fmt: skip
+    header = ["setting", "ε end to end", "ε in the budget's scope", *(metric.name for metric in metrics), "n"]
+    return Table(header, rows, "All numbers as a table", folded=True)
 
 
 def _best_table(context: Context, metrics: Sequence[Metric], *, landmarks_only: bool, column: str) -> Table:
@@ -144,7 +166,7 @@ def _best_table(context: Context, metrics: Sequence[Metric], *, landmarks_only: 
         [_epsilon(epsilon), *(_shown(own.get(metric.key), metric) for metric in metrics)]
         for epsilon, own in sorted(answers.items())
     ]
-    return Table([column, *(metric.name for metric in metrics)], rows)
+    return Table([column, *(metric.name for metric in metrics)], rows, f"Best setting by {column}")
 
 
 def _shown(answer: Best | None, metric: Metric) -> str:
@@ -173,11 +195,11 @@ def _tuning(found: Sequence[Context]) -> list[Block]:
     if not rows:
         return []
     words = (
-        "What the uploads of all runs together come to, had they all been released, without their scores: runs compose "
-        "as Gaussian mechanisms do, μ² adds up. Runs that sample records are left out."
+        "At most what all runs of a kind come to together, had they all been released, without their scores: runs "
+        "compose as Gaussian mechanisms do, μ² adds up. Runs that sample records and runs with ε = ∞ are left out."
     )
     header = ["", "settings", "runs", "largest ε of one", "ε of all together"]
-    return [Paragraph(words), Table(header, rows)]
+    return [Paragraph(words), Table(header, rows, "All runs together")]
 
 
 def points_csv(found: Sequence[Context]) -> str:

@@ -13,7 +13,7 @@ from dpfedvis.reproduce.recipes import Shrink
 from dpfedvis.sweeps.execution import addressed
 from dpfedvis.sweeps.store import Row
 from dpfedvis.sweeps.summary import Estimate
-from dpfedvis.sweeps.version import CodeVersion
+from dpfedvis.version import CodeVersion
 
 CLOSE = 2.0  # standard deviations of the paper within which a number counts as met
 _ROUNDING = 1e-9  # differences of printed numbers are not exact in binary

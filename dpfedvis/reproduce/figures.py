@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpfedvis.reporting.sweep_figures import save_both, style
+from dpfedvis.reporting.figures import save
+from dpfedvis.reporting.palette import Look, looks
 from dpfedvis.reproduce.compare import Line, prices, shown_epsilon
 from dpfedvis.reproduce.experiments import Experiment
 from dpfedvis.reproduce.paper import SCORES
@@ -20,9 +21,9 @@ def draw_figure(experiment: Experiment, found: Sequence[Line], stem: Path) -> No
     panels = figure.subplots(1, len(experiment.scores), squeeze=False)[0]
     groups = list(dict.fromkeys(line.entry.group for line in found))
     for axes, score in zip(panels, experiment.scores, strict=True):
-        for index, group in enumerate(groups):
+        for group, look in zip(groups, looks(len(groups)), strict=True):
             own = [line for line in found if (line.entry.group, line.score) == (group, score) and line.ours]
-            _draw_line(axes, own, group, index)
+            _draw_line(axes, own, group, look)
         axes.set(title=SCORES[score], xlabel=experiment.axis)
         places = sorted({line.entry.x for line in found if line.entry.x is not None})
         if experiment.axis == "β":
@@ -34,16 +35,15 @@ def draw_figure(experiment: Experiment, found: Sequence[Line], stem: Path) -> No
         axes.minorticks_off()
     panels[0].legend(fontsize=8, frameon=False)
     figure.suptitle(experiment.title + ("" if all(line.comparable for line in found) else " (here on other data)"))
-    save_both(figure, stem)
+    save(figure, stem)
 
 
-def _draw_line(axes: Any, own: Sequence[Line], group: str, index: int) -> None:
+def _draw_line(axes: Any, own: Sequence[Line], group: str, look: Look) -> None:
     points = [(line.entry.x, line.ours) for line in own if line.ours and line.entry.x is not None]
-    colour, _, marker = style(index)
     x, y, sd = [x for x, _ in points], [ours.mean for _, ours in points], [ours.sd or 0.0 for _, ours in points]
-    axes.plot(x, y, color=colour, marker=marker, markersize=4, label=group)
+    axes.plot(x, y, color=look.light, marker=look.marker, markersize=4, label=group)
     low, high = ([a + sign * b for a, b in zip(y, sd, strict=True)] for sign in (-1, 1))
-    axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.fill_between(x, low, high, color=look.light, alpha=0.15, linewidth=0)
 
 
 def _epsilon_axis(axes: Any, found: Sequence[Line]) -> None:

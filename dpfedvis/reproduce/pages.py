@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from dpfedvis.reproduce.compare import Line, prices, shown_epsilon, verdicts
 from dpfedvis.reproduce.experiments import Experiment
 from dpfedvis.reproduce.figures import draw_figure
 from dpfedvis.reproduce.paper import SCORES
+from dpfedvis.reproduce.readings import Scale, as_csv
 from dpfedvis.reproduce.recipes import Shrink
 from dpfedvis.sweeps.summary import Estimate
 
@@ -60,7 +59,7 @@ def write_experiment(
         if experiment.axis:
             draw_figure(experiment, found, stem)
             paths += [folder / f"{experiment.name}.{end}" for end in ("png", "svg")]
-        write_text(paths[1], as_csv(found, command))
+        write_text(paths[1], as_csv(found, Scale.of(experiment, shrink), command))
         write_text(paths[0], markdown(page(experiment, shrink, found, command)))
     except OSError as error:
         raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
@@ -165,21 +164,3 @@ def shown_estimate(ours: Estimate) -> str:
     """Mean ± standard deviation over seeds, and how many."""
     spread = "" if ours.sd is None else f" ± {ours.sd:.4f}"
     return f"{ours.mean:.4f}{spread} (n = {ours.n})"
-
-
-def as_csv(found: Sequence[Line], command: str) -> str:
-    """Return one line a number; the first says by which command."""
-    text = io.StringIO()
-    text.write(f"# {command}\n")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["group", "setting", "way", "beta", "epsilon_nominal", "epsilon_end_to_end", "delta", "score", "paper_mean",
-         "paper_sd", "mean", "sd", "n", "deviation_in_paper_sd", "other_code"]
-    )  # fmt: skip
-    for line in found:
-        entry, paper, ours = line.entry, line.paper, line.ours
-        facts = [entry.group, entry.column, entry.arm, entry.beta, line.nominal, line.end_to_end, line.delta]
-        printed = (paper.mean, paper.sd) if paper else (None, None)
-        measured = (ours.mean, ours.sd, ours.n) if ours else (None, None, 0)
-        writer.writerow([*facts, line.score, *printed, *measured, line.deviation, "*" if line.other_code else ""])
-    return text.getvalue()

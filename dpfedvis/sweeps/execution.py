@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from accounting import checks
@@ -15,8 +15,8 @@ from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.sweeps.cells import Cell
 from dpfedvis.sweeps.store import Row, Status, Store
-from dpfedvis.sweeps.version import CodeVersion, code_version
 from dpfedvis.sweeps.work import Task, dataset_of, work
+from dpfedvis.version import CodeVersion, code_version
 
 Backend = Literal["loky", "threading", "dask", "ray"]
 BACKENDS: tuple[Backend, ...] = ("loky", "threading", "dask", "ray")
@@ -66,11 +66,27 @@ class Swept:
         Of them, in the store before.
     statuses : dict of str to int
         Of those that ran now.
+    reasons : dict of str to int
+        Why cells of those were refused or failed, most frequent first.
     """
 
     cells: int
     known: int
     statuses: dict[Status, int]
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def why(self) -> list[str]:
+        """The reasons, each with the number of its cells."""
+        return [f"{_cells(count)} without scores: {reason}" for reason, count in self.reasons.items()]
+
+    def __str__(self) -> str:
+        ran = ", ".join(f"{count} {status}" for status, count in sorted(self.statuses.items())) or "none run"
+        return f"{_cells(self.cells)}, {self.known} in the store before; now {ran}"
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"
 
 
 def addressed(cells: Sequence[Cell]) -> dict[str, tuple[Cell, str]]:
@@ -125,13 +141,21 @@ def sweep(
         if address not in settled
     ]
     counts: Counter[Status] = Counter()
+    reasons: Counter[str] = Counter()
     with tqdm(total=len(tasks), desc=title, unit="cell", disable=not sys.stderr.isatty()) as bar:
-        for row in _computed(_spread(tasks), workers):
-            store.put(row)
-            counts[row.status] += 1
-            bar.set_postfix_str(", ".join(f"{count} {status}" for status, count in sorted(counts.items())))
-            bar.update()
-    return Swept(len(wanted), len(wanted) - len(tasks), dict(counts))
+        try:
+            for row in _computed(_spread(tasks), workers):
+                store.put(row)
+                counts[row.status] += 1
+                if row.status != "done":
+                    reasons[row.error] += 1
+                bar.set_postfix_str(", ".join(f"{count} {status}" for status, count in sorted(counts.items())))
+                bar.update()
+        except KeyboardInterrupt as stop:
+            kept = len(wanted) - len(tasks) + counts.total()
+            words = f"{kept} of {len(wanted)} cells are in {store.path}; the same command goes on with the others"
+            raise KeyboardInterrupt(words) from stop
+    return Swept(len(wanted), len(wanted) - len(tasks), dict(counts), dict(reasons.most_common()))
 
 
 def _spread(tasks: list[Task]) -> list[Task]:

@@ -33,9 +33,10 @@ from typing import Any
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from dpfedvis.config import RunConfig, UnknownSetting, read_toml
+from dpfedvis.config import RunConfig, UnknownSetting
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.sweeps.cells import Cell, Kind
+from dpfedvis.toml_files import read_toml
 
 BASELINES: tuple[Kind, ...] = ("central", "data-free")
 MOST_CELLS = 100_000

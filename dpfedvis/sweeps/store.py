@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.sweeps.cells import Kind
-from dpfedvis.sweeps.version import CodeVersion
+from dpfedvis.version import CodeVersion
 
 Status = Literal["done", "refused", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "refused", "failed")
@@ -168,8 +168,15 @@ class Store:
         with self._named():
             cursor = self._connection.execute("SELECT * FROM cells ORDER BY rowid")
             names = [column[0] for column in cursor.description]
-            found = [_row(dict(zip(names, values, strict=True))) for values in cursor]
+            found = [self._read(dict(zip(names, values, strict=True))) for values in cursor]
         return [row for row in found if not statuses or row.status in statuses]
+
+    def _read(self, values: dict[str, Any]) -> Row:
+        address = str(values.get("address"))
+        try:
+            return _row(values)
+        except (ValueError, TypeError, KeyError) as error:
+            raise StoreUnusable(f"{self.path}: the row {address[:8]} is damaged ({error})") from error
 
     def statuses(self) -> dict[str, Status]:
         """Return the status of every cell, by address."""

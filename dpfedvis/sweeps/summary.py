@@ -11,7 +11,7 @@ from typing import Any
 from dpfedvis.config import RunConfig
 from dpfedvis.sweeps.cells import Kind
 from dpfedvis.sweeps.store import Row
-from dpfedvis.sweeps.version import CodeVersion
+from dpfedvis.version import CodeVersion
 
 CONFIDENCE = 0.95
 # What a picture is of. Everything else tells runs on the same data apart.

@@ -22,7 +22,7 @@ from dpfedvis.evaluation.scores import Scores
 from dpfedvis.sweeps.cache import shared
 from dpfedvis.sweeps.cells import Cell
 from dpfedvis.sweeps.store import Row
-from dpfedvis.sweeps.version import CodeVersion
+from dpfedvis.version import CodeVersion
 
 _TRACE_LINES = 3  # of a failure, to be kept with it
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import csv
-import io
-from contextlib import redirect_stdout
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,13 @@ from sklearn.datasets import load_digits
 
 from dpfedvis.config import RunConfig
 from dpfedvis.runs import execute
+from dpfedvis.sweeps.store import Row
+from dpfedvis.version import CodeVersion
+from tests.cli import called
 
 HOSTILE = ('"><script>alert(1)</script>', "</script><!-- & 'x'", "a <b>bold</b> client")
 SMALL: dict[str, Any] = {"rounds": 3, "perplexity": 5.0, "jobs": 1}
+HERE = CodeVersion("1.0", "a" * 40)
 MARKED = (70001, 70002)  # labels that nothing else in a page looks like
 
 
@@ -93,10 +96,27 @@ def coordinates(folder: Path) -> np.ndarray:
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The whole story of a few records."""
-    from dpfedvis.cli import main
-
-    folder, said = tmp_path_factory.mktemp("runs") / "demo", io.StringIO()
-    with redirect_stdout(said):
-        assert main(["demo", "--out", str(folder), "--records", "200", "--clients", "3"]) == 0
-    folder.with_name("said.txt").write_text(said.getvalue())
+    folder = tmp_path_factory.mktemp("runs") / "demo"
+    done = called("demo", "--out", str(folder), "--records", "200", "--clients", "3")
+    assert done.returncode == 0
+    folder.with_name("said.txt").write_text(done.stdout)
     return folder
+
+
+def swept(kind: str = "run", seed: int = 0, score: float = 0.5, **settings: Any) -> Row:
+    """A row made by hand."""
+    end = {"central": math.inf, "data-free": 0.0}.get(kind, settings.get("epsilon", math.inf))
+    facts = {"data": HOSTILE[0], "seed": seed, **settings}
+    return Row(repr((kind, facts)), kind, "done", facts, "d", {"nmi": score, "ca_10": score / 2}, end,
+               settings.get("epsilon"), None, 1e-5, 1.0, HERE, "", "2025-01-01T00:00:00+00:00")  # fmt: skip
+
+
+@pytest.fixture
+def sweep_rows() -> list[Row]:
+    """A sweep of two mechanisms, with both baselines, on data with a bad name."""
+    made = [swept("central", score=0.9), swept("data-free", score=0.2)]
+    for seed in range(3):
+        for epsilon in (1.0, 10.0):
+            made.append(swept(seed=seed, score=0.3 + epsilon / 40 + seed / 100, mechanism="k-means", epsilon=epsilon))
+            made.append(swept(seed=seed, score=0.25 + seed / 100, mechanism="gradient", epsilon=epsilon))
+    return made

@@ -6,7 +6,6 @@ import base64
 import json
 import math
 import re
-import shlex
 import shutil
 from collections import Counter
 from html.parser import HTMLParser
@@ -327,16 +326,3 @@ def test_a_report_says_what_the_trace_says(exact: Path) -> None:
     assert facts.trace.shape == (3, 3)
     step = figures(report(facts))["step"]["data"]
     assert step[0]["y"] == facts.trace[:, 1].tolist()  # type: ignore[index]
-
-
-def test_the_example_of_the_help_works_when_pasted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["report", "--help"])
-    lines = re.findall(r"^  dpfedvis (.*)$", capsys.readouterr().out, flags=re.MULTILINE)
-    assert [line.split()[0] for line in lines] == ["run", "report"]
-    monkeypatch.chdir(tmp_path)
-    for line in lines:
-        assert main(shlex.split(line)) == 0
-    assert (tmp_path / "runs" / "fourth" / "report.html").is_file()

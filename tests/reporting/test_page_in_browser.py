@@ -17,6 +17,7 @@ from accounting import Ledger
 from dpfedvis.reporting.html_parts import Page, section
 from dpfedvis.reporting.page_figures import points
 from dpfedvis.reporting.run_facts import Cloud, Grouping
+from dpfedvis.sweeps.store import Row
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -272,3 +273,24 @@ def test_the_page_of_the_demo_works_too(demo: Path, opened: Callable[..., Browse
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
     assert sum(trace["points"] for trace in traces(browser, "map-central")) == 200
     assert [trace["name"] for trace in traces(browser, "map-private-high")] == [str(digit) for digit in range(10)]
+
+
+def test_the_page_of_a_sweep_hides_a_series_everywhere(
+    tmp_path: Path, sweep_rows: list[Row], opened: Callable[..., Browser]
+) -> None:
+    from dpfedvis.reporting.sweep_report import write_report
+
+    write_report(sweep_rows, tmp_path, "dpfedvis")
+    browser = opened(tmp_path / "report.html", width=360)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
+    plots = ("curves-1-nmi", "curves-1-ca_10")
+    button = click(browser, "legend-curves-1", "gradient")
+    assert button.get_attribute("aria-pressed") == "false"
+    for theme in ("light", "dark"):
+        emulate(browser, theme)  # what is hidden stays so in other colours
+        for plot in plots:
+            until(browser, "return document.getElementById(arguments[0]).data.some((t) => t.visible === false)",
+                  f"plot-{plot}")  # fmt: skip
+            shown = {each["name"] for each in traces(browser, plot) if each["visible"] and each["name"]}
+            assert shown == {"k-means", "data-free"}

@@ -11,11 +11,12 @@ from dpfedvis.reproduce import compare
 from dpfedvis.reproduce.compare import Line, lines, prices, shown_epsilon, verdicts
 from dpfedvis.reproduce.experiments import EXPERIMENTS, Entry
 from dpfedvis.reproduce.index import write_index
-from dpfedvis.reproduce.pages import as_csv, page, write_experiment
+from dpfedvis.reproduce.pages import page, write_experiment
+from dpfedvis.reproduce.readings import Scale, as_csv, read_csv
 from dpfedvis.reproduce.recipes import Shrink
 from dpfedvis.sweeps.store import Row
 from dpfedvis.sweeps.summary import Estimate
-from dpfedvis.sweeps.version import CodeVersion
+from dpfedvis.version import CodeVersion
 
 HERE = CodeVersion("1")
 TABLE3 = EXPERIMENTS["table3"]
@@ -97,8 +98,11 @@ def test_pages_and_index_are_written(name: str, monkeypatch: pytest.MonkeyPatch,
     made = found(monkeypatch, lambda entry, seed: {"nmi": 0.7 - 2e-5 * (entry.x or 0), **falling}, name=name)
     paths = write_experiment(experiment, SHRINK, made, tmp_path, "dpfedvis reproduce x")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
-    assert (tmp_path / f"{name}.csv").read_text() == as_csv(made, "dpfedvis reproduce x")
-    index = write_index(tmp_path).read_text()
+    assert (tmp_path / f"{name}.csv").read_text() == as_csv(made, Scale.of(experiment, SHRINK), "dpfedvis reproduce x")
+    held = read_csv(tmp_path / f"{name}.csv")
+    assert (held.command, held.scale) == ("dpfedvis reproduce x", Scale.of(experiment, SHRINK))
+    assert [each.mean for each in held.numbers] == [line.ours.mean for line in made]
+    index = write_index(tmp_path)[0].read_text()
     assert f"[{experiment.title}]({name}.md)" in index
     if name == "table3":
         assert "| nystrom | NMI | 2 of 4 |" in index
@@ -106,4 +110,4 @@ def test_pages_and_index_are_written(name: str, monkeypatch: pytest.MonkeyPatch,
         assert "rank correlation -1.00" in index
         assert "nominal ε" in (tmp_path / f"{name}.md").read_text()
     else:
-        assert "from 50 rounds on" in index
+        assert "from round 50 on" in index

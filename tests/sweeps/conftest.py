@@ -10,7 +10,7 @@ import pytest
 from dpfedvis.config import RunConfig
 from dpfedvis.sweeps.cells import Cell
 from dpfedvis.sweeps.store import Row
-from dpfedvis.sweeps.version import CodeVersion
+from dpfedvis.version import CodeVersion
 
 HERE = CodeVersion("1.0", "a" * 40)
 SMALL: dict[str, Any] = {

@@ -15,8 +15,8 @@ from dpfedvis.sweeps import work as work_module
 from dpfedvis.sweeps.cells import Cell
 from dpfedvis.sweeps.execution import BackendMissing, Workers, addressed, sweep
 from dpfedvis.sweeps.store import Row, Store
-from dpfedvis.sweeps.version import CodeVersion
 from dpfedvis.sweeps.work import Task, work
+from dpfedvis.version import CodeVersion
 
 ONE = CodeVersion("1", "a" * 40)
 TWO = CodeVersion("1", "b" * 40)

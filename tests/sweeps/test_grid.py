@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from accounting import InvalidParameter
-from dpfedvis.config import RunConfig, UnknownSetting, UnreadableConfig
+from dpfedvis.config import RunConfig, UnknownSetting
+from dpfedvis.mechanisms import MECHANISMS
 from dpfedvis.sweeps.cells import Cell
 from dpfedvis.sweeps.grid import Grid, InvalidGrid
+from dpfedvis.toml_files import UnreadableConfig
 
 
 def configs(**values: Any) -> list[RunConfig]:
@@ -160,3 +162,16 @@ def test_landmarks_are_shared_by_maps_without_a_budget_only() -> None:
     assert Cell("central", RunConfig(data="digits")).landmark_address("x", "code") is None
     other = Cell("run", RunConfig(data="digits", mechanism="none")).landmark_address("x", "other code")
     assert other != base
+
+
+@pytest.mark.parametrize("name", ["digits", "mnist"])
+def test_the_grids_of_the_reports_hold_all_mechanisms_and_budgets(name: str) -> None:
+    cells = Grid.from_toml(Path(__file__).parents[2] / "reports" / "privacy-utility" / f"{name}.toml").cells
+    assert {cell.kind for cell in cells} == {"run", "central", "data-free"}
+    assert {cell.config.seed for cell in cells} == {0, 1, 2}
+    runs = [cell.config for cell in cells if cell.kind == "run"]
+    protecting = {name for name, kind in MECHANISMS.items() if kind().protection != "none"}
+    assert {config.mechanism for config in runs} >= protecting | {"heuristic", "none"}
+    for mechanism in protecting:
+        budgets = {config.epsilon for config in runs if config.mechanism == mechanism}
+        assert budgets == {0.5, 1, 2, 5, 10, 50}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dpfedvis.sweeps.store import Store, StoreUnusable
-from dpfedvis.sweeps.version import CodeVersion, code_version
+from dpfedvis.version import CodeVersion, code_version
 
 
 def test_rows_come_back_as_they_went_in(tmp_path: Path, row) -> None:
@@ -76,7 +76,7 @@ def test_a_store_of_another_format_is_named(tmp_path: Path) -> None:
 _WRITER = """
 import sys
 from dpfedvis.sweeps.store import Row, Store
-from dpfedvis.sweeps.version import CodeVersion
+from dpfedvis.version import CodeVersion
 
 with Store(sys.argv[1], create=True) as store:
     for number in range(40):

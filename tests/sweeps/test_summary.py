@@ -11,7 +11,7 @@ from scipy import stats
 from accounting import gaussian_epsilon, gaussian_mu
 from dpfedvis.sweeps.choices import best, cheapest, pareto, together
 from dpfedvis.sweeps.summary import METRICS, Context, Estimate, Metric, Point, contexts
-from dpfedvis.sweeps.version import CodeVersion
+from dpfedvis.version import CodeVersion
 
 HERE = CodeVersion("1.0", "a" * 40)
 NMI = Metric("nmi", "NMI")

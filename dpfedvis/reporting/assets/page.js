@@ -20,6 +20,7 @@
     if (typeof value === "string") return isColour && value in colours ? colours[value] : value;
     if (Array.isArray(value)) return value.map((each) => coloured(each, colours, isColour));
     if (value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
+    if (isColour && "light" in value && "dark" in value) return scheme.matches ? value.dark : value.light;
     return Object.fromEntries(
       Object.entries(value).map(([key, each]) => [key, coloured(each, colours, key.endsWith("color"))]));
   };
@@ -87,6 +88,20 @@
     }));
     return buttons;
   };
+
+  // Buttons with the colour and shape of a series, pressed while it is shown.
+  const switches = (box, series, hidden, act) => box.replaceChildren(...series.map(({ name, light, dark, glyph }, number) => {
+    const made = button("", !hidden.has(number), (pressed) => {
+      if (!hidden.delete(number)) hidden.add(number);
+      pressed.setAttribute("aria-pressed", String(!hidden.has(number)));
+      act(number);
+    });
+    const mark = label(glyph + " ", "mark");
+    mark.setAttribute("aria-hidden", "true");
+    mark.style.color = scheme.matches ? dark : light;
+    made.append(mark, name);
+    return made;
+  }));
 
   // Move the window by a part of its width, or scale it.
   const shift = (plot, right, up, factor = 1) => {
@@ -161,22 +176,10 @@
     const draw = () => Plotly.react(plot, traces(), mapLayout(plot, theme()), CONFIG);
 
     const legend = () => {
-      const box = document.getElementById("legend-" + key);
       const grouping = groupings[chosen];
-      box.replaceChildren(...(grouping ? grouping.names : []).map((name, number) => {
-        const look = grouping.looks[number];
-        const made = button("", true, (pressed) => {
-          if (!hidden.delete(number)) hidden.add(number);
-          pressed.setAttribute("aria-pressed", String(!hidden.has(number)));
-          Plotly.restyle(plot, { visible: !hidden.has(number) }, [number]);
-        });
-        const mark = label(look.glyph + " ", "mark");
-        mark.setAttribute("aria-hidden", "true");
-        mark.style.color = scheme.matches ? look.dark : look.light;
-        made.append(mark, name);
-        made.setAttribute("aria-pressed", String(!hidden.has(number)));
-        return made;
-      }));
+      const series = grouping ? grouping.names.map((name, number) => ({ name, ...grouping.looks[number] })) : [];
+      switches(document.getElementById("legend-" + key), series, hidden, (number) =>
+        Plotly.restyle(plot, { visible: !hidden.has(number) }, [number]));
     };
 
     const controls = document.getElementById("controls-" + key);
@@ -235,12 +238,25 @@
     return draw;
   };
 
+  // What is hidden in all figures of a family.
+  const absent = {};
+
   const chart = (key, spec, plot) => () => {
-    const colours = theme();
-    return Plotly.react(plot, coloured(spec.data, colours), layoutOf(spec.layout, colours), CONFIG);
+    const colours = theme(), hidden = absent[spec.family];
+    const shown = coloured(spec.data, colours).map((each) =>
+      (hidden ? { ...each, visible: !hidden.has(Number(each.legendgroup)) } : each));
+    return Plotly.react(plot, shown, layoutOf(spec.layout, colours), CONFIG);
   };
 
-  const kinds = { points, density, plot: chart };
+  const legend = (key, spec) => {
+    absent[key] = new Set();
+    const family = Object.entries(figures).filter(([, each]) => each.family === key).map(([own]) => own);
+    const redraw = () => family.forEach((own) => draws[names.indexOf(own)]());
+    return () => switches(document.getElementById("legend-" + key), spec.series, absent[key], redraw);
+  };
+
+  const kinds = { points, density, plot: chart, legend };
+  const names = Object.keys(figures);
   const draws = Object.entries(figures).map(([key, spec]) =>
     kinds[spec.kind](key, spec, document.getElementById("plot-" + key)));
   const all = () => Promise.all(draws.map((draw) => draw()));

@@ -26,19 +26,29 @@ class CodeVersion:
     commit: str = ""
     dirty: bool = False
 
+    @property
+    def code(self) -> str | None:
+        """The commit, with "-dirty" after it if the code differs; None outside of a repository."""
+        return self.commit + "-dirty" * self.dirty if self.commit else None
+
     def __str__(self) -> str:
         commit = f" {self.commit[:10]}{'+' if self.dirty else ''}" if self.commit else ""
         return f"{self.package}{commit}"
 
 
+def package_version(name: str) -> str | None:
+    """Return the version of an installed package; None if it is not installed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
 @cache
 def code_version() -> CodeVersion:
     """Return the version of the code that is running: the last commit that changed it, whatever else has changed."""
-    try:
-        package = version("dpfedvis")
-    except PackageNotFoundError:
-        package = "unknown"
-    code = Path(__file__).parents[1]
+    package = package_version("dpfedvis") or "unknown"
+    code = Path(__file__).parent
     folders = [str(code), str(code.with_name("accounting"))]
     try:
         commit = _git(code, "log", "-1", "--format=%H", "--", *folders)

@@ -1,0 +1,68 @@
+"""The page of a sweep: every word escaped, every number in a table, one look a series."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpfedvis.reporting.sweep_figures import Curves
+from dpfedvis.reporting.sweep_page import Heading, Paragraph, Table, html_page, markdown
+from dpfedvis.reporting.sweep_report import write_report
+from dpfedvis.sweeps.store import Row
+from dpfedvis.sweeps.summary import contexts
+from tests.reporting.conftest import HERE
+
+
+def figures(page: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    return found
+
+
+def test_what_comes_from_outside_is_escaped(sweep_rows: list[Row], tmp_path: Path) -> None:
+    write_report(sweep_rows, tmp_path, "dpfedvis <command>", HERE)
+    page = (tmp_path / "report.html").read_text()
+    assert "<script>alert" not in page
+    assert "dpfedvis &lt;command&gt;" in page
+    assert page.count("<h2") == 2
+
+
+def test_figures_carry_the_means_and_one_look_a_series(sweep_rows: list[Row], tmp_path: Path) -> None:
+    write_report(sweep_rows, tmp_path, "x", HERE)
+    made = figures((tmp_path / "report.html").read_text())
+    assert set(made) == {"curves-1", "curves-1-nmi", "curves-1-ca_10"}
+    names = [each["name"] for each in made["curves-1"]["series"]]
+    assert names == ["k-means", "gradient", "data-free"]
+    lines = {each["name"]: each for each in made["curves-1-nmi"]["data"] if each["mode"] == "lines+markers"}
+    assert lines["k-means"]["y"] == pytest.approx([0.335, 0.56])
+    for number, name in enumerate(names):
+        look = made["curves-1"]["series"][number]
+        assert lines[name]["legendgroup"] == str(number)
+        assert lines[name]["marker"]["color"] == {"light": look["light"], "dark": look["dark"]}
+
+
+def test_every_number_that_is_drawn_is_in_a_table(sweep_rows: list[Row], tmp_path: Path) -> None:
+    write_report(sweep_rows, tmp_path, "x", HERE)
+    page = (tmp_path / "report.html").read_text()
+    own = page[page.index("All numbers as a table") :]
+    own = own[: own.index("</details>")]
+    (context,) = contexts(sweep_rows, HERE)
+    for point in context.points:
+        for score in point.scores.values():
+            assert str(score) in own
+    assert len(Curves(context).points) == 4
+
+
+def test_blocks_are_the_same_page_twice() -> None:
+    blocks = [Heading("Title", 1), Paragraph("By `a <b>`, *well*."), Heading("Part"), Table(["x"], [["1|2"]], "One")]
+    text = html_page(blocks, "end")
+    assert "<code>a &lt;b&gt;</code>, <em>well</em>" in text
+    assert "<caption>One</caption>" in text
+    assert '<section id="part-1"' in text
+    assert markdown(blocks).endswith("## Part\n\n| x |\n|---|\n| 1\\|2 |\n")
+    folded = Table(["x"], [["1"]], "Long", folded=True)
+    assert "Long" not in markdown([*blocks, folded])
+    assert "<details><summary>Long</summary>" in html_page([*blocks, folded], "end")

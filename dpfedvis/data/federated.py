@@ -111,7 +111,7 @@ class FederatedData:
         X : array of shape (n, m)
         y : array of shape (n,), optional
         clients : int, optional
-            Default 10, or the number of groups with partition ``groups``.
+            Default 10, or the number of groups where they are fewer or with partition ``groups``.
         partition : str
             ``iid``, ``by-class``, ``classes:K``, ``dirichlet:ALPHA`` or ``groups``.
         seed : int or numpy.random.Generator

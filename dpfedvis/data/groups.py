@@ -21,7 +21,7 @@ def deal_groups(
     y : array of shape (n,) or None
         A partition by class deals groups by their class, so each group must have only one.
     clients : int or None
-        None with partition `groups` (one client a group) means as many as there are groups.
+        None means 10, or as many as there are groups where they are fewer or with partition `groups`.
     how : Partition
     rng : numpy.random.Generator
 
@@ -37,7 +37,7 @@ def deal_groups(
         if clients not in (None, len(values)):
             raise PartitionError(f"partition 'groups' makes one client of each of {len(values)} groups, not {clients}")
         return [np.flatnonzero(codes == g) for g in order], [str(values[g]) for g in order]
-    count = 10 if clients is None else clients
+    count = min(10, len(values)) if clients is None else clients
     check_clients(len(values), count, "groups")
     labels = None
     if how.deal is not None:

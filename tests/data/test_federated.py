@@ -420,3 +420,9 @@ def test_every_mouse_a_client(real_data):
     fed = FederatedData.from_dataset(load("mice-protein", missing="client-mean"), partition="groups")
     assert fed.records == (15,) * 72
     assert fed.clients[0].name == "309"
+
+
+def test_fewer_groups_than_the_usual_clients_give_a_client_each():
+    groups = np.repeat(["a", "b", "c", "d"], 5)
+    fed = FederatedData.split(np.arange(40.0).reshape(20, 2), partition="iid", groups=groups)
+    assert fed.records == (5, 5, 5, 5)

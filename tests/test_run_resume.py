@@ -244,7 +244,7 @@ def interrupted(nursery: Nursery, folder: Path, kind: str, steps: int, lives: in
         ("noisy, system", 10, 6),
         ("noisy, aggregate", 9, 4),
         ("input", 9, 6),
-        ("clusters", 9, 3),
+        ("clusters", 10, 3),
         ("density", 15, 3),
         ("density, system", 9, 7),
         ("density, central", 9, 6),

@@ -168,7 +168,7 @@ def table(found: Mapping[str, Mapping[str, dict[str, Any]]]) -> str:
         "Made by `python reports/end-to-end/ideas.py`. 40,000 records, 10 clients, ε = 1, δ = 1e-5, *aggregate*, one",
         "seed, so that differences below about 0.01 mean nothing. Cross-client 10-NN accuracy over the first three",
         "clients; in brackets the number of landmarks and of dimensions. Rows without another word place by diffusion.",
-        "*Drawn digits* are scikit-learn's digits, enlarged and moved at random.",
+        "*Drawn digits* are scikit-learn's digits, enlarged and moved at random. What is blank was not run.",
         "",
         "| idea | " + " | ".join(names) + " |",
         "|---|" + "---|" * len(names),

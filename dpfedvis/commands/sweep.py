@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -179,8 +178,10 @@ def list_rows(arguments: argparse.Namespace) -> int:
 
 
 def _line(row: Row, current: CodeVersion) -> str:
+    from dpfedvis.reporting.rounding import rounded_up
+
     epsilon = row.epsilon_end_to_end
-    shown = "-" if epsilon is None else "∞" if epsilon == math.inf else f"{epsilon:.4g}"
+    shown = "-" if epsilon is None else rounded_up(epsilon)
     settings = ", ".join(f"{name} {value}" for name, value in row.settings.items())
     star = " " if row.version == current else "*"
     reason = f" | {row.error}" if row.error else ""

@@ -29,6 +29,7 @@ from dpfedvis.reporting.html_parts import (
 )
 from dpfedvis.reporting.page import REPORT, headline, releases_table
 from dpfedvis.reporting.palette import looks
+from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.run_facts import Cloud, RunFacts, number
 
 _SCORES = ("ca_10", "npa_10", "nmi", "mmd_common")
@@ -88,8 +89,8 @@ class Story:
     @property
     def names(self) -> dict[str, str]:
         """Names of the runs for people."""
-        private = {key: f"private end to end, ε = {shown(self.runs[key].epsilon)}" for key in self.private}
-        rows = f"noisy rows, ε = {shown(self.runs['noisy'].epsilon)}"
+        private = {key: f"private end to end, ε = {rounded_up(self.runs[key].epsilon)}" for key in self.private}
+        rows = f"noisy rows, ε = {rounded_up(self.runs['noisy'].epsilon)}"
         return {"exact": "Fed-tSNE, exact distances", "plus": "Fed-tSNE+, the paper's noise", **private, "noisy": rows}
 
 
@@ -251,7 +252,7 @@ def _public(page: Page, story: Story) -> Html:
     spec = page_figures.density(facts.density, facts.cloud.places)
     caption = (
         f"Noisy share of all records in each cell, smoothed, over the anchors that stand for the landmarks. It is "
-        f"inside the same ε = {shown(facts.epsilon)}, and may be published."
+        f"inside the same ε = {rounded_up(facts.epsilon)}, and may be published."
     )
     label = "Interactive heat map: density of all records over the anchors, for all and for each class."
     return section(
@@ -267,7 +268,7 @@ def _ledger(page: Page, story: Story) -> Html:
         "Nothing leaves a client but through one door, which writes it to the ledger first and refuses what would "
         f"break the budget. This is the ledger of “{story.names[key]}”."
     )
-    label = f"Line: ε so far rises to {shown(facts.in_scope)} over {len(facts.steps)} releases."
+    label = f"Line: ε so far rises to {rounded_up(facts.in_scope)} over {len(facts.steps)} releases."
     figure = None if spec is None else page.figure("spent", spec, label=label, caption="ε after each release.")
     statement = details("The privacy statement in full", element("pre", facts.words))
     return section("ledger", "Ledger and statement", paragraphs(words, page_words.what_epsilon_means(facts)), figure,

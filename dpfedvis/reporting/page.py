@@ -134,7 +134,9 @@ def _budget(page: Page, facts: RunFacts) -> Html:
         spent.append(paragraphs(f"There is nothing to draw: ε is ∞ from “{first}” on."))
     else:
         caption = "ε so far, of the client that has spent most. Clients hold different records, so nothing adds up."
-        label = f"Line: ε so far rises to {shown(facts.in_scope)} in scope and {shown(facts.epsilon)} end to end."
+        label = (
+            f"Line: ε so far rises to {rounded_up(facts.in_scope)} in scope and {rounded_up(facts.epsilon)} end to end."
+        )
         spent.append(page.figure("spent", steps, label=label, caption=caption))
     spent.append(details("All steps as a table", table(
         f"ε after each release, at δ = {shown(facts.delta)}", ["release", "stage", "in scope", "end to end"], rows

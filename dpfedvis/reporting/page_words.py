@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpfedvis.reporting.html_parts import Content, Html, escape, shown
+from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.run_facts import RunFacts, is_simulation, number
 
 TRUSTED = {
@@ -82,7 +83,7 @@ def what_the_budget_covers(facts: RunFacts) -> str | None:
     if budget["scope"] == "landmarks":
         return (
             f"{text} for the learning of the landmarks only, which is the paper's claim (Thm 6); within that scope "
-            f"ε = {shown(facts.in_scope)} was spent. End to end it says nothing."
+            f"ε = {rounded_up(facts.in_scope)} was spent. End to end it says nothing."
         )
     return f"{text}, for everything that leaves a client."
 

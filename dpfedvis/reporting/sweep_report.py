@@ -12,6 +12,7 @@ from pathlib import Path
 
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.recorder import write_text
+from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.sweep_figures import Curves, draw
 from dpfedvis.reporting.sweep_page import Block, Heading, Paragraph, Picture, Table, html_page, markdown
 from dpfedvis.reporting.sweep_panels import panels
@@ -181,7 +182,7 @@ def _named(point: Point | None) -> str:
 
 
 def _epsilon(value: float) -> str:
-    return "∞" if value == math.inf else f"{value:.4g}"
+    return rounded_up(value)
 
 
 def _tuning(found: Sequence[Context]) -> list[Block]:

@@ -19,6 +19,8 @@ Method = Literal["auto", "exact", "approximate"]
 BLOCK_BYTES = 64 << 20
 # Above this many records the quadratic search takes longer than building an approximate index.
 EXACT_LIMIT = 100_000
+# Groups of entries for each neighbour that is sought: more take longer, with fewer more entries have to be sorted.
+_GROUPS = 8
 
 
 class TooManyNeighbors(DpfedvisError):
@@ -95,14 +97,32 @@ def _search(estimate: DistanceEstimate, chosen: NDArray[np.int64], k: int) -> tu
 
 
 def _smallest(block: Array, k: int) -> tuple[NDArray[np.int64], Array]:
-    """Columns and values of the k smallest entries of each row, smallest first; equal values by column."""
-    if k < block.shape[1]:
-        columns = np.argpartition(block, k - 1, axis=1)[:, :k]
-    else:
-        columns = np.broadcast_to(np.arange(block.shape[1]), block.shape)
-    values = np.take_along_axis(block, columns, axis=1)
-    order = np.lexsort((columns, values), axis=1)
-    return np.take_along_axis(columns, order, axis=1), np.take_along_axis(values, order, axis=1)
+    """Columns and values of the k smallest entries of each row, smallest first; equal values by column.
+
+    To partition whole rows costs more than the matrix product that made them. So a bound is found first that k entries
+    are sure to keep, and only those are sorted that keep it.
+    """
+    n = block.shape[1]
+    kept = np.flatnonzero(~(block > _bound(block, k)))  # not "≤": a NaN is kept, and comes last
+    rows, columns = np.divmod(kept, n)
+    values = block.ravel()[kept]
+    order = np.lexsort((columns, values, rows))
+    first = np.searchsorted(rows, np.arange(len(block)))
+    chosen = order[first[:, None] + np.arange(k)]
+    return columns[chosen], values[chosen]
+
+
+def _bound(block: Array, k: int) -> Array:
+    """Return for each row a value that at least k entries do not exceed, and not many more, shape (rows, 1).
+
+    Disjoint groups of entries have a smallest one each. The k-th of these will do: k groups have an entry as small.
+    """
+    n = block.shape[1]
+    size = n // (_GROUPS * k)
+    if size > 1:
+        groups = n // size
+        block = block[:, : size * groups].reshape(len(block), size, groups).min(axis=1)
+    return np.partition(block, k - 1, axis=1)[:, k - 1 : k]
 
 
 def _approximate(estimate: DistanceEstimate, k: int, seed: int, sample: int) -> Neighbors:

@@ -43,13 +43,14 @@ def check_graph(found, D):
     assert (np.diff(found.distances, axis=1) >= 0).all()
 
 
-@pytest.mark.parametrize("k", [1, 7, 59])
-def test_ties_and_duplicates_give_the_distances_of_brute_force(k):
-    Z = grid()
+# With many records a neighbour, rows are bounded by groups first.
+@pytest.mark.parametrize(("n", "k"), [(60, 1), (60, 7), (60, 59), (400, 1), (400, 3), (401, 24), (401, 25)])
+def test_ties_and_duplicates_are_those_of_brute_force(n, k):
+    Z = grid(n)
     D = cdist(Z, Z).astype(np.float32)
     found = nearest(GramDistances(Z), k)
     check_graph(found, D)
-    np.testing.assert_array_equal(found.distances, np.take_along_axis(D, brute_force(D, k), axis=1))
+    np.testing.assert_array_equal(found.indices, brute_force(D, k))
     assert found.recall == 1.0
     assert found.indices.dtype == np.int64
     assert found.distances.dtype == np.float32
@@ -64,6 +65,13 @@ def test_without_ties_the_records_are_those_of_brute_force(features):
 def test_equal_distances_are_ordered_by_record():
     Z = np.array([[0], [1], [-1], [2], [-2]], np.float32)
     assert nearest(GramDistances(Z), 4).indices[0].tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("n", [30, 300])
+def test_records_that_are_all_alike_are_taken_in_their_order(n):
+    found = nearest(GramDistances(np.ones((n, 2), np.float32)), 4)
+    assert found.indices[0].tolist() == [1, 2, 3, 4]
+    assert found.indices[n - 1].tolist() == [0, 1, 2, 3]
 
 
 def test_nystrom_distances_are_searched_as_they_are():

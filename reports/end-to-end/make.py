@@ -33,6 +33,7 @@ from dpfedvis.mechanisms import (
     MeanEmbedding,
     Mechanism,
 )
+from dpfedvis.reporting.palette import looks
 
 HERE = Path(__file__).parent
 DELTA = 1e-5
@@ -94,10 +95,15 @@ def draw(estimator: FedTSNE, labels: np.ndarray, path: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(6, 6), dpi=100)
-    axes.scatter(*estimator.board_.places.T, s=6, c="0.8", linewidths=0)
+    figure, axes = plt.subplots(figsize=(6.6, 6), dpi=100)
+    axes.scatter(*estimator.board_.places.T, s=6, c="0.8", linewidths=0, label="anchors")
     chosen = np.random.default_rng(0).permutation(len(labels))[:10_000]
-    axes.scatter(*estimator.embedding_[chosen].T, s=1, c=labels[chosen], cmap="tab10", linewidths=0)
+    classes, numbers = np.unique(labels, return_inverse=True)
+    colours = np.array([look.light for look in looks(len(classes))])
+    axes.scatter(*estimator.embedding_[chosen].T, s=1, c=colours[numbers[chosen]], linewidths=0)
+    for name, colour in zip(classes, colours, strict=True):
+        axes.scatter([], [], s=30, c=colour, linewidths=0, label=str(name))
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     axes.set_axis_off()
     figure.savefig(path, bbox_inches="tight", metadata={"Software": None})
     plt.close(figure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections import Counter, defaultdict
 from dataclasses import replace
 
@@ -14,7 +15,9 @@ from accounting import Budget, InvalidParameter, Ledger, UnprotectedReleaseError
 from dpfedvis.billboard import ByWeights, Learner, Recipe
 from dpfedvis.billboard.density import Density
 from dpfedvis.billboard.subspace import SecondMoments
+from dpfedvis.federation import ReleasedTwice
 from dpfedvis.federation.client import Client
+from dpfedvis.federation.outbox import write_arrays
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -365,3 +368,20 @@ def test_a_billboard_goes_on_from_its_checkpoint(fed, map_of, watching, tmp_path
         map_of().watch(checkpoint=tmp_path / "other", ledger=Ledger(None, Budget(1.0, 1e-5))).fit(fed)
     for estimator, _ in runs:
         estimator.ledger_.close()
+
+
+def test_uploads_that_were_lost_are_not_made_a_second_time(fed, map_of, tmp_path):
+    before = [event.to_json() for event in map_of().watch(checkpoint=tmp_path).fit(fed).ledger_.events()]
+    shutil.rmtree(tmp_path / "landmarks" / "outbox")
+    with pytest.raises(ReleasedTwice, match="has released its scale histogram"):
+        map_of().watch(checkpoint=tmp_path).fit(fed)
+    assert [event.to_json() for event in Ledger(tmp_path / "landmarks" / "ledger.sqlite").events()] == before
+
+
+def test_a_run_goes_on_in_the_subspace_that_it_began_with(fed, map_of, tmp_path):
+    first = map_of().watch(checkpoint=tmp_path).fit(fed).board_.subspace
+    # As another machine would have rounded it.
+    rounded = {**vars(first), "centre": np.nextafter(first.centre, np.inf)}
+    write_arrays(tmp_path / "landmarks" / "subspace.npz", rounded)
+    again = map_of().watch(checkpoint=tmp_path).fit(fed).board_.subspace
+    np.testing.assert_array_equal(again.centre, rounded["centre"])

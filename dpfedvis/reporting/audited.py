@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dpfedvis.reporting.rounding import rounded_up
+
 SEPARATE = (
     "The audited run is a simulation with the same code, budget, mechanism and stages, and with worst-case records "
     "of its own: no user's data were in it. A lower bound below the claim does not prove the claim: it shows how much "
@@ -56,8 +58,8 @@ class Audited:
         return [
             "## Audit",
             "",
-            f"**{self.verdict.capitalize()}**: claimed ε = {self.claimed_epsilon:.4g} at δ = {self.delta:g}, for "
-            f"{', '.join(self.stages)} as one mechanism, with placement by {self.placement}.",
+            f"**{self.verdict.capitalize()}**: claimed ε = {rounded_up(self.claimed_epsilon)} at δ = {self.delta:g}, "
+            f"for {', '.join(self.stages)} as one mechanism, with placement by {self.placement}.",
             "",
             "| method | certified ε | confidence |",
             "|---|---|---|",

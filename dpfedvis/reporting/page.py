@@ -28,6 +28,7 @@ from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.run_facts import SIMULATION, RunFacts, number
 
 REPORT = "report.html"
+_ROUGHLY = "approximation, not a bound"
 _SOURCES = ("started", "commit", "seed", "python", "machine")
 
 
@@ -127,7 +128,9 @@ def _budget(page: Page, facts: RunFacts) -> Html:
     budget = facts.statement["budget"]
     limit = None if budget is None else float(budget["epsilon"])
     steps = page_figures.spent(facts.steps, limit)
-    rows: list[list[Content]] = [[each.label, each.stage, each.in_scope, each.end_to_end] for each in facts.steps]
+    rows: list[list[Content]] = [
+        [each.label, each.stage, rounded_up(each.in_scope), rounded_up(each.end_to_end)] for each in facts.steps
+    ]
     spent: list[Content] = [element("h3", "Spent, release by release")]
     if steps is None:
         first = next((each.label for each in facts.steps if math.isinf(each.end_to_end)), "the first release")
@@ -154,7 +157,11 @@ def _accountants(page: Page, facts: RunFacts) -> Html:
     parts: list[Content] = [element("h3", "ε by accountant")]
     spec = page_figures.accountants(readings)
     rows: list[list[Content]] = [
-        [name, number(each["epsilon"]), each["reason"] or ("" if each["is_bound"] else "approximation, not a bound")]
+        [
+            name,
+            rounded_up(number(each["epsilon"])),
+            each["reason"] or ("" if each["is_bound"] else "approximation, not a bound"),
+        ]
         for name, each in readings.items()
     ]
     body = table(f"ε in scope at δ = {shown(facts.delta)}, by accountant", ["accountant", "ε", "note"], rows)
@@ -162,9 +169,7 @@ def _accountants(page: Page, facts: RunFacts) -> Html:
         parts.append(paragraphs("No accountant has a finite ε for what was released."))
     else:
         approximate = any(not each["is_bound"] and each["epsilon"] is not None for each in readings.values())
-        caption = "The same releases, read in different ways." + (
-            " * approximation, not a bound." if approximate else ""
-        )
+        caption = "The same releases, read in different ways." + (f" * {_ROUGHLY}." if approximate else "")
         parts.append(page.figure("accountants", spec, label="Bars: ε by accountant; see the table.", caption=caption))
     return element("div", *parts, details("As a table, with reasons", body))
 
@@ -177,7 +182,9 @@ def _curve(page: Page, facts: RunFacts) -> Html:
         return element("div", *parts)
     caption = "One and the same protection; (ε, δ) is a point that one chooses on this line. In scope."
     parts.append(page.figure("curve", spec, label="Line: δ falls as ε rises; see the table.", caption=caption))
-    rows: list[list[Content]] = [[shown(delta, 2), number(epsilon)] for delta, epsilon in facts.statement["curve"]]
+    rows: list[list[Content]] = [
+        [shown(delta, 2), rounded_up(number(epsilon))] for delta, epsilon in facts.statement["curve"]
+    ]
     return element("div", *parts, details("As a table", table("ε in scope at several δ", ["δ", "ε"], rows)))
 
 

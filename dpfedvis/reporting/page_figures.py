@@ -17,6 +17,7 @@ from dpfedvis.kernels import Array
 from dpfedvis.reporting.billboard_figures import smoothed
 from dpfedvis.reporting.html_parts import escape, packed, shown
 from dpfedvis.reporting.palette import looks
+from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.run_facts import Cloud
 from dpfedvis.reporting.spending import Step
 
@@ -106,14 +107,14 @@ def accountants(readings: Mapping[str, Mapping[str, Any]]) -> Spec | None:
         "orientation": "h",
         "x": list(found.values()),
         "y": [name if bound else f"{name} *" for name, bound in zip(found, bounds, strict=True)],
-        "text": [shown(each) for each in found.values()],
+        "text": [rounded_up(each) for each in found.values()],
         "textposition": "outside",
         "cliponaxis": False,
         "marker": {
             "color": ["@accent" if bound else "@soft" for bound in bounds],
             "pattern": {"shape": ["" if bound else "/" for bound in bounds]},
         },
-        "hovertemplate": "%{y}: ε = %{x:.5g}<extra></extra>",
+        "hovertemplate": "%{y}: ε = %{text}<extra></extra>",
     }
     wide = max(found.values()) > 30 * min(found.values()) > 0
     axis = {"title": {"text": "ε in scope" + (", log scale" if wide else "")}, "type": "log" if wide else "linear"}
@@ -132,7 +133,8 @@ def privacy(curve: Sequence[tuple[float, float]], at: tuple[float, float]) -> Sp
         "y": [delta for _, delta in kept],
         "line": {"color": "@accent", "width": 2},
         "name": "δ(ε)",
-        "hovertemplate": "ε = %{x:.4g}, δ = %{y:.1e}<extra></extra>",
+        "text": [rounded_up(epsilon) for epsilon, _ in kept],
+        "hovertemplate": "ε = %{text}, δ = %{y:.1e}<extra></extra>",
     }
     own = {
         "type": "scatter",
@@ -141,7 +143,8 @@ def privacy(curve: Sequence[tuple[float, float]], at: tuple[float, float]) -> Sp
         "y": [at[1]],
         "marker": {"size": 10, "color": "@warn", "symbol": "diamond"},
         "name": "this run",
-        "hovertemplate": "this run: ε = %{x:.4g}, δ = %{y:.1e}<extra></extra>",
+        "text": [rounded_up(at[0])],
+        "hovertemplate": "this run: ε = %{text}, δ = %{y:.1e}<extra></extra>",
     }
     layout = {
         "xaxis": {"title": {"text": "ε"}, "rangemode": "tozero"},
@@ -180,7 +183,7 @@ def _line(
         "y": [ceiling if math.isinf(each) else each for each in y],
         "text": ["∞" if math.isinf(each) else "" for each in y],
         "textposition": "top center",
-        "hovertext": [f"{label}: ε = {shown(each, 5)}" for label, each in zip(labels, y, strict=True)],
+        "hovertext": [f"{label}: ε = {rounded_up(each)}" for label, each in zip(labels, y, strict=True)],
         "hoverinfo": "text",
         "line": {"color": colour, "width": 2, "shape": "hv"},
         "marker": {"size": 6, "color": colour, "symbol": symbol},

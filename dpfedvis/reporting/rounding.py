@@ -10,12 +10,14 @@ _SLACK = 1e-9
 
 
 def rounded_up(value: float, digits: int = 4) -> str:
-    """Return an ε for people: ∞, or so many significant digits, the last of them rounded up.
+    """Return an ε for people: ∞, a dash for none (NaN), or so many significant digits, the last of them rounded up.
 
     An ε that is shown smaller than it is would be a false promise, however small the difference.
     """
     if math.isinf(value):
         return "∞"
+    if math.isnan(value):
+        return "–"
     nearest = f"{value:.{digits}g}"
     if value <= 0 or float(nearest) >= value * (1 - _SLACK):
         return nearest

@@ -303,6 +303,7 @@ def test_no_epsilon_is_shown_smaller_than_it_is(value, digits):
         (123456.0, "1.235e+05"),
         (math.inf, "∞"),
         (0.0, "0"),
+        (math.nan, "–"),
     ],
 )
 def test_epsilon_is_rounded_up(value, expected):

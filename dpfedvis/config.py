@@ -21,9 +21,14 @@ from dpfedvis.errors import DpfedvisError
 from dpfedvis.toml_files import read_toml, toml
 
 if TYPE_CHECKING:
+    from dpfedvis.clustering import Affinity
     from dpfedvis.data import Dataset, FederatedData
+    from dpfedvis.data.checks import Missing
     from dpfedvis.estimators import FederatedEstimator, ReleaseMode
     from dpfedvis.mechanisms import Mechanism
+
+MapName = Literal["tsne", "umap", "clusters"]
+Sample = Literal["first", "random"]
 
 
 class UnknownSetting(DpfedvisError):
@@ -113,14 +118,14 @@ class RunConfig:
 
     data: str
     records: int | None = None
-    sample: Literal["first", "random"] = "first"
+    sample: Sample = "first"
     label_column: str | None = None
     client_column: str | None = None
-    missing: Literal["refuse", "client-mean", "public-value"] = "refuse"
+    missing: Missing = "refuse"
     clients: int | None = None
     partition: str = "iid"
     bounds: tuple[float, float] | None = None
-    map: Literal["tsne", "umap", "clusters"] = "tsne"
+    map: MapName = "tsne"
     mechanism: str | None = None
     trust: Trust = "local"
     beta: float | None = None
@@ -158,7 +163,7 @@ class RunConfig:
     perplexity: float = 30.0
     neighbours: int = 15
     clusters: int = 10
-    affinity: Literal["neighbors", "kernel"] = "neighbors"
+    affinity: Affinity = "neighbors"
     affinity_gamma: float | None = None
     jobs: int = 2
     seed: int = 0

@@ -95,7 +95,8 @@ class Curves:
 
     def series(self, metric: Metric) -> dict[str, list[tuple[float, Estimate]]]:
         """Return (place, score) by series, in the order of ε; ε = 0 has its place among those that are end to end."""
-        axis, found = self.axis, {name: [] for name in self.names}  # type: ignore[var-annotated]
+        axis = self.axis
+        found: dict[str, list[tuple[float, Estimate]]] = {name: [] for name in self.names}
         for point in self.points:
             if metric.key in point.scores:
                 found[point.series].append((axis.place(self.epsilon(point)), point.scores[metric.key]))

@@ -89,7 +89,8 @@ def html_page(blocks: Sequence[Block], footer: str) -> str:
 
 def _parts(blocks: Sequence[Block]) -> Iterator[tuple[str, list[Block]]]:
     """Blocks under each heading of the second level; those before the first are under an empty one."""
-    name, own = "", []  # type: ignore[var-annotated]
+    name = ""
+    own: list[Block] = []
     for block in blocks:
         if isinstance(block, Heading) and block.level == 2:
             if own or name:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from dpfedvis.config import MapName
 from dpfedvis.reproduce.paper import TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, Number, Printed
 from dpfedvis.reproduce.recipes import (
     CLUSTER_BETA,
@@ -24,7 +25,7 @@ ROUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 LANDMARKS = (50, 100, 200, 500, 1000)
 BETAS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
 PARTITIONS = {"IID": "iid", "non-IID": "by-class"}
-_LAYOUTS = {"t-SNE": "tsne", "UMAP": "umap"}
+_LAYOUTS: dict[str, MapName] = {"t-SNE": "tsne", "UMAP": "umap"}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ from typing import Any
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from dpfedvis.config import RunConfig
+from dpfedvis.clustering import Affinity
+from dpfedvis.config import MapName, RunConfig
+from dpfedvis.data.checks import Missing
 from dpfedvis.sweeps.cells import Cell
 
 # What the published runs used: the first so many images, the number of rounds, the repeats of each number.
@@ -33,7 +35,7 @@ class ClusterData:
     name: str
     records: int
     classes: int
-    missing: str = "refuse"
+    missing: Missing = "refuse"
 
 
 CLUSTER_DATA = {
@@ -96,11 +98,11 @@ class Shrink:
         return said
 
 
-def map_config(shrink: Shrink, data: str, map: str, partition: str, **further: Any) -> RunConfig:
+def map_config(shrink: Shrink, data: str, map: MapName, partition: str, **further: Any) -> RunConfig:
     """Return a Fed-tSNE or Fed-UMAP of the paper; `further` settings win."""
     return RunConfig(
         data=shrink.data or data,
-        map=map,  # type: ignore[arg-type]
+        map=map,
         partition=partition,
         **{
             "records": shrink.fewer("records", MAP_RECORDS),
@@ -113,7 +115,7 @@ def map_config(shrink: Shrink, data: str, map: str, partition: str, **further: A
     )
 
 
-def cluster_config(shrink: Shrink, group: str, partition: str, affinity: str, **further: Any) -> RunConfig:
+def cluster_config(shrink: Shrink, group: str, partition: str, affinity: Affinity, **further: Any) -> RunConfig:
     """Return a Fed-SpeClust of the paper: its kernel, or our neighbours; one class each has a client for each class."""
     source = CLUSTER_DATA[group]
     records = shrink.fewer("records", source.records)
@@ -121,10 +123,10 @@ def cluster_config(shrink: Shrink, group: str, partition: str, affinity: str, **
         data=shrink.data or source.name,
         map="clusters",
         partition=partition,
-        affinity=affinity,  # type: ignore[arg-type]
+        affinity=affinity,
         affinity_gamma=KERNEL_GAMMA if affinity == "kernel" else None,
         clusters=source.classes,
-        missing=source.missing,  # type: ignore[arg-type]
+        missing=source.missing,
         records=records,
         # These files are sorted by class: the first records alone would be of few classes.
         sample="random" if records < source.records and group != "MNIST" else "first",

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.errors import AccountingError
-from dpfedvis.config import RunConfig
+from dpfedvis.config import RunConfig, Sample
 from dpfedvis.data import Dataset, FederatedData
+from dpfedvis.data.checks import Missing
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.evaluation.scores import Scores
 from dpfedvis.sweeps.cache import shared
 from dpfedvis.sweeps.cells import Cell
-from dpfedvis.sweeps.store import Row
+from dpfedvis.sweeps.store import Row, Status
 from dpfedvis.version import CodeVersion
 
 _TRACE_LINES = 3  # of a failure, to be kept with it
@@ -67,7 +68,7 @@ def work(task: Task) -> Row:
     from threadpoolctl import threadpool_limits
 
     clock, outcome, error = time.perf_counter(), Outcome({}, math.nan), ""
-    status = "done"
+    status: Status = "done"
     try:
         with threadpool_limits(task.threads):
             outcome = compute(task)
@@ -80,7 +81,7 @@ def work(task: Task) -> Row:
     return Row(
         address=task.address,
         kind=task.cell.kind,
-        status=status,  # type: ignore[arg-type]
+        status=status,
         settings=task.cell.settings,
         data_sha256=task.data_sha256,
         scores=outcome.scores,
@@ -141,19 +142,19 @@ def dataset_of(config: RunConfig) -> Dataset:
 def _dataset(
     data: str,
     records: int | None,
-    sample: str,
+    sample: Sample,
     label_column: str | None,
     client_column: str | None,
-    missing: str,
+    missing: Missing,
     seed: int,
 ) -> Dataset:
     return RunConfig(
         data=data,
         records=records,
-        sample=sample,  # type: ignore[arg-type]
+        sample=sample,
         label_column=label_column,
         client_column=client_column,
-        missing=missing,  # type: ignore[arg-type]
+        missing=missing,
         seed=seed,
     ).dataset()
 

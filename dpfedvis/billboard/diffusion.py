@@ -71,39 +71,61 @@ def diffuse(to_anchors: csr_array, among: csr_array, keep: float, steps: int) ->
 
 
 def settle(weights: Array, places: Array, width: float, steps: int) -> Array:
-    """Return where on the map each record's weights are densest, by mean shift from their mean.
+    """Return where on the map each record's weights are densest: at one of the anchors first, then by mean shift.
 
-    The mean alone would lie between the regions that the weights point to, where nothing belongs.
+    The mean would lie between the regions that the weights point to, where nothing belongs.
 
     Parameters
     ----------
     weights : array of shape (n, k)
+        At least 0, and not all 0 in any row.
     places : array of shape (k, 2)
     width : float
         Of the Gaussian window.
     steps : int
+        Of the mean shift.
 
     Returns
     -------
     array of shape (n, 2), float64
     """
     points = places.astype(np.float32)
+    around = _window(points, points, width)
     settled = np.empty((len(weights), 2))
     rows = block_rows(len(weights), len(points), points.itemsize)
     for start in range(0, len(weights), rows):
-        part = weights[start : start + rows]
-        centre = (part @ points) / part.sum(axis=1, keepdims=True)
+        part = weights[start : start + rows].astype(np.float32, copy=False)
+        centre = points[np.argmax(part @ around, axis=1)]
         for _ in range(steps):
-            window = (centre[:, :1] - points[:, 0]) ** 2
-            window += (centre[:, 1:] - points[:, 1]) ** 2
-            window /= -2 * np.float32(width) ** 2
-            np.exp(window, out=window)
-            window *= part
-            total = window.sum(axis=1, keepdims=True)
-            # Where no anchor is within the window, stay.
-            centre = np.where(total > 0, (window @ points) / np.maximum(total, np.finfo(np.float32).tiny), centre)
+            near = _window(centre, points, width)
+            near *= part
+            centre = (near @ points) / near.sum(axis=1, keepdims=True)
         settled[start : start + rows] = centre
     return settled
+
+
+def nearby(weights: Array, places: Array, settled: Array, width: float) -> Array:
+    """Return the weights times a Gaussian window around where each record has settled, shape (n, k).
+
+    Weights that point elsewhere would pull a record out of the region that most of them point to.
+
+    Parameters
+    ----------
+    weights : array of shape (n, k)
+    places : array of shape (k, 2)
+    settled : array of shape (n, 2)
+    width : float
+    """
+    kept: Array = weights * _window(settled.astype(np.float32), places.astype(np.float32), width)
+    return kept
+
+
+def _window(centres: Array, points: Array, width: float) -> Array:
+    """exp(−d²/(2 width²)) between centres and points, shape (centres, points)."""
+    window: Array = (centres[:, :1] - points[:, 0]) ** 2
+    window += (centres[:, 1:] - points[:, 1]) ** 2
+    window /= -2 * np.float32(width) ** 2
+    return np.exp(window, out=window)
 
 
 def strongest(weights: Array, count: int) -> csr_array:

@@ -17,7 +17,7 @@ from scipy.sparse import block_array, csr_array
 
 from accounting import checks
 from dpfedvis.billboard.board import Billboard
-from dpfedvis.billboard.diffusion import diffuse, likeness, settle, strongest
+from dpfedvis.billboard.diffusion import diffuse, likeness, nearby, settle, strongest
 from dpfedvis.distances import GramDistances
 from dpfedvis.kernels import Array
 from dpfedvis.neighbors import Neighbors, nearest, nearest_to
@@ -103,21 +103,22 @@ class Diffused:
 
     def places(self, board: Billboard, weights: Array) -> Array:
         """Places of records with these weights, shape (n, 2)."""
-        side = float(np.ptp(board.places, axis=0).max())
-        return settle(weights, board.places, self.window * side, SETTLING)
+        return settle(weights, board.places, self.window * _side(board), SETTLING)
 
 
 @dataclass(frozen=True)
 class Anchored:
     """Anchored refinement: a t-SNE of the client's own records around pinned anchors.
 
-    Each record is pulled by those like it among the client's own records, and by the anchors that `Diffused` gives most
-    weight. The layout starts where `Diffused` puts the records.
+    The layout starts where `Diffused` puts the records. Each is pulled by those like it among the client's own records,
+    and by the anchors around its start that `Diffused` gives most weight.
 
     Parameters
     ----------
     pull : float
         Share of a record's affinity that goes to anchors.
+    reach : float
+        Width of the window around a record's start in which anchors pull, as a part of the map's side.
     perplexity : float
         Among own records.
     exaggerated, plain : int
@@ -126,7 +127,8 @@ class Anchored:
     diffused : Diffused
     """
 
-    pull: float = 0.6
+    pull: float = 0.75
+    reach: float = 0.1
     perplexity: float = 15.0
     exaggerated: int = 100
     exaggeration: float = 12.0
@@ -135,6 +137,7 @@ class Anchored:
 
     def __post_init__(self) -> None:
         checks.probability("pull", self.pull)
+        checks.positive("reach", self.reach)
         checks.positive("perplexity", self.perplexity)
         checks.positive("exaggeration", self.exaggeration)
         checks.at_least("exaggerated", self.exaggerated, 0)
@@ -148,9 +151,11 @@ class Anchored:
 
         pinned, alike = len(board.places), likeness(records)
         weights = self.diffused.weights(board, records, alike)
+        start = self.diffused.places(board, weights)
+        anchors = strongest(nearby(weights, board.places, start, self.reach * _side(board)), 15)
         layout = TSNEEmbedding(
-            np.concatenate([board.places, self.diffused.places(board, weights)]),
-            _Affinities(self._affinities(strongest(weights, 15), alike)),
+            np.concatenate([board.places, start]),
+            _Affinities(self._affinities(anchors, alike)),
             # Interpolation pays for large n only: its grid grows with the map, however few the points.
             negative_gradient_method=_pinned(board.places, "bh" if len(records) < 10_000 else "fft"),
             n_jobs=1,
@@ -209,6 +214,10 @@ class _Affinities:
         self.P = P
         self.n_samples = P.shape[0]
         self.verbose = False
+
+
+def _side(board: Billboard) -> float:
+    return float(np.ptp(board.places, axis=0).max())
 
 
 def _own(alike: Array, k: int, perplexity: float) -> csr_array:

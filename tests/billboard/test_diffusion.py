@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 from dpfedvis.billboard import diffusion
-from dpfedvis.billboard.diffusion import diffuse, likeness, settle, strongest
+from dpfedvis.billboard.diffusion import diffuse, likeness, nearby, settle, strongest
 
 
 def test_own_components_are_evened_a_little():
@@ -68,14 +68,18 @@ def test_many_steps_reach_the_limit():
     np.testing.assert_allclose(diffuse(to, among, 0.8, 100), limit, atol=1e-5)
 
 
+def densities(row, places, at, width):
+    return row * np.exp(-np.sum((places - at) ** 2, axis=1) / (2 * width**2))
+
+
 def test_settling_record_by_record(monkeypatch):
     rng = np.random.default_rng(1)
     weights, places = rng.dirichlet(np.ones(6), 9).astype(np.float32), rng.normal(0, 5, (6, 2))
     expected = []
     for row in weights.astype(np.float64):
-        centre = row @ places
+        centre = max(places, key=lambda at, row=row: densities(row, places, at, 3.0).sum())
         for _ in range(4):
-            near = row * np.exp(-np.sum((places - centre) ** 2, axis=1) / (2 * 3.0**2))
+            near = densities(row, places, centre, 3.0)
             centre = near @ places / near.sum()
         expected.append(centre)
     monkeypatch.setattr(diffusion, "block_rows", lambda *_: 4)
@@ -90,10 +94,23 @@ def test_a_record_between_two_regions_settles_in_the_heavier():
     np.testing.assert_allclose(settled[1], (100, 0), atol=2)
 
 
-def test_where_no_anchor_is_within_the_window_the_mean_stays():
+def test_a_small_region_beside_the_mean_does_not_keep_a_record():
+    """Mean shift from the mean alone would end in the middle."""
+    places = np.array([(-10.0, 0.0), (0.0, 0.0), (9.0, 0.0), (11.0, 0.0), (-11.0, 0.0)])
+    weights = np.array([(0.2, 0.1, 0.3, 0.3, 0.1)])
+    np.testing.assert_allclose(settle(weights, places, 2.0, 8), [(10.0, 0.0)], atol=0.1)
+
+
+def test_a_window_that_reaches_no_other_anchor_leaves_the_heaviest():
     places = np.array([(-1000.0, 0.0), (1000.0, 0.0)])
-    settled = settle(np.array([(0.5, 0.5)]), places, 1.0, 8)
-    np.testing.assert_array_equal(settled, [(0.0, 0.0)])
+    np.testing.assert_allclose(settle(np.array([(0.4, 0.6)]), places, 1.0, 8), [(1000.0, 0.0)], rtol=1e-6)
+
+
+def test_weights_nearby_record_by_record():
+    rng = np.random.default_rng(4)
+    weights, places, settled = rng.dirichlet(np.ones(6), 9), rng.normal(0, 5, (6, 2)), rng.normal(0, 5, (9, 2))
+    expected = [densities(row, places, at, 3.0) for row, at in zip(weights, settled, strict=True)]
+    np.testing.assert_allclose(nearby(weights, places, settled, 3.0), expected, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("count", [1, 3, 5, 9])

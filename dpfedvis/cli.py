@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
+from zipfile import ZipFile
 
 from accounting.errors import AccountingError
 from dpfedvis.commands import attack, audit, bounds, calibrate, data, demo, report, reproduce, run, sweep
@@ -46,8 +47,20 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def unraised(what: sys.UnraisableHookArgs) -> None:
+    """Report what went wrong where nothing can be raised, unless it is an archive that Ctrl-C stopped in its making.
+
+    Python's `ZipFile` then complains of its missing attributes as it is thrown away, below the one sentence that tells
+    how to go on.
+    """
+    if what.object is not ZipFile.__del__:
+        sys.__unraisablehook__(what)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input ends with one sentence on standard error and exit code 2."""
+    if argv is None:  # a program of its own, and not a part of another
+        sys.unraisablehook = unraised
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Greek letters still gets its numbers

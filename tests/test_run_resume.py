@@ -577,6 +577,20 @@ def test_ctrl_c_as_a_user_does_it(nursery: Nursery, tmp_path: Path) -> None:
     assert events_of(folder) == events_of(tmp_path / "whole")
 
 
+@pytest.mark.parametrize(
+    ("thrown_away", "told"),
+    [
+        ("zipfile.ZipFile.__new__(zipfile.ZipFile)", False),
+        ("type('Other', (), {'__del__': lambda self: 1 / 0})()", True),
+    ],
+)
+def test_an_archive_that_was_stopped_in_its_making_says_nothing(thrown_away: str, told: bool) -> None:
+    program = "import sys, zipfile; from dpfedvis.cli import main; sys.argv = ['dpfedvis', 'data', 'list']; main()"
+    done = subprocess.run([sys.executable, "-c", f"{program}; {thrown_away}"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert ("ignored in" in done.stderr) == told, done.stderr
+
+
 def recorded_lines(folder: Path) -> list[bytes]:
     index = folder / "uploads" / "index.jsonl"
     return index.read_bytes().splitlines() if index.exists() else []

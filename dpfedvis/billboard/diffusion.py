@@ -7,9 +7,12 @@ neighbours, as in label spreading (Zhou et al. 2004), with anchors for labels. A
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.sparse import csr_array
+import math
 
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from accounting.errors import InvalidParameter
 from dpfedvis.kernels import Array, block_rows
 
 OWN_COMPONENTS = 40
@@ -35,7 +38,10 @@ def likeness(records: Array) -> Array:
     points = records.astype(np.float32, copy=False)
     if not np.ptp(points, axis=0).any():
         return points
-    found = PCA(min(*points.shape, OWN_COMPONENTS), random_state=0).fit(points)
+    with np.errstate(invalid="ignore"):  # shares of a variance that is rounded to 0
+        found = PCA(min(*points.shape, OWN_COMPONENTS), random_state=0).fit(points)
+    if not found.explained_variance_[0] > 0:
+        return points  # all alike, up to rounding
     relative = found.explained_variance_ / found.explained_variance_[0]
     evened: Array = found.transform(points) / np.maximum(relative, 1e-12) ** EVENING
     return evened.astype(np.float32)
@@ -89,7 +95,8 @@ def settle(weights: Array, places: Array, width: float, steps: int) -> Array:
     -------
     array of shape (n, 2), float64
     """
-    points = places.astype(np.float32)
+    unit = _unit(width)
+    points, width = (places / unit).astype(np.float32), width / unit
     around = _window(points, points, width)
     settled = np.empty((len(weights), 2))
     rows = block_rows(len(weights), len(points), points.itemsize)
@@ -99,13 +106,15 @@ def settle(weights: Array, places: Array, width: float, steps: int) -> Array:
         for _ in range(steps):
             near = _window(centre, points, width)
             near *= part
-            centre = (near @ points) / near.sum(axis=1, keepdims=True)
+            total = near.sum(axis=1, keepdims=True)
+            # Where no anchor is left within the window, stay.
+            centre = np.where(total > 0, (near @ points) / np.where(total > 0, total, 1), centre)
         settled[start : start + rows] = centre
-    return settled
+    return settled * unit
 
 
-def nearby(weights: Array, places: Array, settled: Array, width: float) -> Array:
-    """Return the weights times a Gaussian window around where each record has settled, shape (n, k).
+def pulling(weights: Array, places: Array, settled: Array, width: float, count: int) -> csr_array:
+    """Return the strongest weights around where each record has settled, scaled to sum to 1; sparse, shape (n, k).
 
     Weights that point elsewhere would pull a record out of the region that most of them point to.
 
@@ -115,9 +124,25 @@ def nearby(weights: Array, places: Array, settled: Array, width: float) -> Array
     places : array of shape (k, 2)
     settled : array of shape (n, 2)
     width : float
+        Of the Gaussian window around a record. One that has no weight within it keeps those that it has.
+    count : int
+        Weights to keep of each record.
     """
-    kept: Array = weights * _window(settled.astype(np.float32), places.astype(np.float32), width)
-    return kept
+    unit, rows, parts = _unit(width), block_rows(len(weights), len(places), weights.itemsize), []
+    points, centres = ((each / unit).astype(np.float32) for each in (places, settled))
+    for start in range(0, len(weights), rows):
+        part = weights[start : start + rows]
+        near = part * _window(centres[start : start + rows], points, width / unit)
+        near = np.where(near.sum(axis=1, keepdims=True) > 0, near, part)
+        parts.append(strongest(near, count))
+    return csr_array(vstack(parts, format="csr"))
+
+
+def _unit(width: float) -> float:
+    """Return a power of two near a width: dividing by it rounds nothing, and no square leaves float32's range."""
+    if not width > 0:
+        raise InvalidParameter("width", width, "above 0")
+    return 2.0 ** math.frexp(width)[1]
 
 
 def _window(centres: Array, points: Array, width: float) -> Array:

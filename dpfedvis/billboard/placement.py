@@ -17,7 +17,7 @@ from scipy.sparse import block_array, csr_array
 
 from accounting import checks
 from dpfedvis.billboard.board import Billboard
-from dpfedvis.billboard.diffusion import diffuse, likeness, nearby, settle, strongest
+from dpfedvis.billboard.diffusion import diffuse, likeness, pulling, settle
 from dpfedvis.distances import GramDistances
 from dpfedvis.kernels import Array
 from dpfedvis.neighbors import Neighbors, nearest, nearest_to
@@ -152,7 +152,7 @@ class Anchored:
         pinned, alike = len(board.places), likeness(records)
         weights = self.diffused.weights(board, records, alike)
         start = self.diffused.places(board, weights)
-        anchors = strongest(nearby(weights, board.places, start, self.reach * _side(board)), 15)
+        anchors = pulling(weights, board.places, start, self.reach * _side(board), 15)
         layout = TSNEEmbedding(
             np.concatenate([board.places, start]),
             _Affinities(self._affinities(anchors, alike)),
@@ -217,7 +217,8 @@ class _Affinities:
 
 
 def _side(board: Billboard) -> float:
-    return float(np.ptp(board.places, axis=0).max())
+    """Side of the map; 1 where all anchors are at one place."""
+    return float(np.ptp(board.places, axis=0).max()) or 1.0
 
 
 def _own(alike: Array, k: int, perplexity: float) -> csr_array:

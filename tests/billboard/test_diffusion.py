@@ -7,8 +7,9 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
+from accounting import InvalidParameter
 from dpfedvis.billboard import diffusion
-from dpfedvis.billboard.diffusion import diffuse, likeness, nearby, settle, strongest
+from dpfedvis.billboard.diffusion import diffuse, likeness, pulling, settle, strongest
 
 
 def test_own_components_are_evened_a_little():
@@ -33,6 +34,9 @@ def test_equal_records_are_alike():
     flat = np.zeros((9, 4))
     flat[:, 1] = np.arange(9)
     assert np.isfinite(likeness(flat)).all(), "one feature varies"
+    ones = np.ones((700, 64), np.float32)
+    ones[5, 5] = np.nextafter(np.float32(1), np.float32(0))
+    assert np.isfinite(likeness(ones)).all(), "one record is the smallest step apart"
 
 
 def graph(n=12, seed=0):
@@ -106,11 +110,37 @@ def test_a_window_that_reaches_no_other_anchor_leaves_the_heaviest():
     np.testing.assert_allclose(settle(np.array([(0.4, 0.6)]), places, 1.0, 8), [(1000.0, 0.0)], rtol=1e-6)
 
 
-def test_weights_nearby_record_by_record():
+@pytest.mark.parametrize("scale", [1e-30, 1e-10, 1.0, 1e10, 1e30])
+def test_the_scale_of_the_map_does_not_matter(scale):
+    rng = np.random.default_rng(1)
+    weights, places = rng.dirichlet(np.ones(6), 9).astype(np.float32), rng.normal(0, 5, (6, 2))
+    expected = settle(weights, places, 3.0, 4)
+    np.testing.assert_allclose(settle(weights, places * scale, 3.0 * scale, 4), expected * scale, rtol=1e-4)
+    found = pulling(weights, places * scale, expected * scale, 3.0 * scale, 4)
+    np.testing.assert_allclose(found.toarray(), pulling(weights, places, expected, 3.0, 4).toarray(), rtol=1e-4)
+
+
+@pytest.mark.parametrize("width", [0.0, -1.0, np.nan])
+def test_a_window_without_width_is_refused(width):
+    with pytest.raises(InvalidParameter, match="width must be above 0"):
+        settle(np.ones((1, 2)), np.zeros((2, 2)), width, 1)
+
+
+def test_pulling_weights_record_by_record(monkeypatch):
     rng = np.random.default_rng(4)
     weights, places, settled = rng.dirichlet(np.ones(6), 9), rng.normal(0, 5, (6, 2)), rng.normal(0, 5, (9, 2))
-    expected = [densities(row, places, at, 3.0) for row, at in zip(weights, settled, strict=True)]
-    np.testing.assert_allclose(nearby(weights, places, settled, 3.0), expected, rtol=1e-4, atol=1e-7)
+    monkeypatch.setattr(diffusion, "block_rows", lambda *_: 4)
+    found = pulling(weights, places, settled, 3.0, 2).toarray()
+    for row, at, kept in zip(weights, settled, found, strict=True):
+        near = densities(row, places, at, 3.0)
+        near[np.argsort(near)[:-2]] = 0
+        np.testing.assert_allclose(kept, near / near.sum(), rtol=1e-4)
+
+
+def test_a_record_that_no_anchor_is_near_keeps_its_weights():
+    places = np.array([(-1000.0, 0.0), (1000.0, 0.0)])
+    found = pulling(np.array([(0.25, 0.75)], np.float32), places, np.zeros((1, 2)), 1.0, 2)
+    np.testing.assert_allclose(found.toarray(), [(0.25, 0.75)])
 
 
 @pytest.mark.parametrize("count", [1, 3, 5, 9])

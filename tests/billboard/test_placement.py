@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import openTSNE
@@ -180,6 +181,22 @@ def test_own_neighbours_pull():
     assert apart(Anchored(exaggerated=60, plain=60, perplexity=8.0)(board, X)) > 0.85
 
 
+@pytest.mark.parametrize(
+    "place", [Diffused(window=1e-9), Anchored(reach=1e-6), Anchored(diffused=Diffused(window=1e-9))]
+)
+def test_windows_that_no_anchor_is_in_leave_every_record_a_place(place):
+    board, _ = board_of()
+    assert np.isfinite(place(board, records_of(board, 0, 40))).all()
+
+
+@pytest.mark.parametrize("anchors", [1, 30])
+@pytest.mark.parametrize("place", [Diffused(), Anchored()])
+def test_where_all_anchors_are_at_one_place_records_have_places_too(place, anchors):
+    whole, _ = board_of()
+    board = replace(whole, anchors=whole.anchors[:anchors].copy(), places=np.zeros((anchors, 2)))
+    assert np.isfinite(place(board, records_of(whole, 0, 40))).all()
+
+
 def test_a_record_between_groups_goes_where_those_like_it_are():
     """Half-way in the subspace; in the features that it does not see, like the records of the second group."""
     board, groups = board_of()
@@ -260,6 +277,7 @@ def test_bad_settings_of_diffusion_are_named(name, settings):
     ("name", "settings"),
     [
         ("pull", {"pull": 0.0}),
+        ("reach", {"reach": 0.0}),
         ("pull", {"pull": 1.0}),
         ("perplexity", {"perplexity": -1.0}),
         ("exaggeration", {"exaggeration": 0.0}),

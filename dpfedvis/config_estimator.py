@@ -20,6 +20,7 @@ def mechanism_of(config: RunConfig) -> Mechanism:
     if config.mechanism is None:
         raise InvalidParameter("mechanism", None, "chosen (see RunConfig.settled)")
     kind = MECHANISMS[config.mechanism]
+    # Every mechanism is a frozen dataclass, which a Protocol cannot say.
     accepted = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     given = {name: getattr(config, name) for name in ("beta", "clip", "frequencies", "batch")}
     for name, value in given.items():
@@ -30,6 +31,7 @@ def mechanism_of(config: RunConfig) -> Mechanism:
         if config.tau_x is None:
             raise InvalidParameter("tau_x", None, "given, as a public bound on the norm of records, for 'input'")
         settings["tau_x"] = config.tau_x
+    # The settings of each kind are its own; those that it lacks were refused above.
     made: Mechanism = kind(trust=config.trust, **settings)  # type: ignore[call-arg]
     return made
 

@@ -42,7 +42,7 @@ class ReleaseUnavailable(DpfedvisError):
     """A way of releasing that does not exist here."""
 
 
-class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
+class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Base of the estimators. `__init__` of each only stores; fitted names end in an underscore.
 
     Attributes
@@ -253,7 +253,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]
         return {name: values[part] for name, part in zip(self._clients, self._slices, strict=True)}
 
     def fit(self, fed: FederatedData, y: None = None) -> Self:
-        """Fit to federated data; `y` is there for scikit-learn and ignored."""
+        """Fit to federated data; `y` is there for scikit-learn and ignored. Each estimator has its own."""
         raise NotImplementedError
 
 

@@ -201,12 +201,16 @@ class FederatedMap(FederatedEstimator):
     def _transform(self) -> Placement:
         return ByTransform()
 
+    # What t-SNE and UMAP do each in their own way.
+
     def _lay_out_anchors(self, anchors: Array) -> Array:
         """Return the map of the anchors, shape (k, 2)."""
         raise NotImplementedError
 
     def _lay_out(self, estimate: DistanceEstimate) -> Array:
+        """Return the map of all records from their estimated distances, shape (n, 2)."""
         raise NotImplementedError
 
     def _place(self, queries: Array) -> Array:
+        """Return places of records that come later, shape (q, 2)."""
         raise NotImplementedError

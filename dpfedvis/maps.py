@@ -275,7 +275,7 @@ class FedUMAP(FederatedMap):
         return placed
 
 
-class _Index(KNNIndex):  # type: ignore[misc]
+class _Index(KNNIndex):  # type: ignore[misc]  # openTSNE has no types
     """Our neighbours in openTSNE's terms, also for records that come later."""
 
     def __init__(self, estimate: DistanceEstimate, neighbors: Neighbors) -> None:

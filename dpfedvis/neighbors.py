@@ -99,7 +99,7 @@ def _search(estimate: DistanceEstimate, chosen: NDArray[np.int64], k: int) -> tu
 def _smallest(block: Array, k: int) -> tuple[NDArray[np.int64], Array]:
     """Columns and values of the k smallest entries of each row, smallest first; equal values by column.
 
-    To partition whole rows costs more than the matrix product that made them. So a bound is found first that k entries
+    To partition whole rows costs as much as the matrix product that made them. So a bound is found first that k entries
     are sure to keep, and only those are sorted that keep it.
     """
     n = block.shape[1]

@@ -225,6 +225,7 @@ class Preparation:
         if isinstance(bandwidth, Kernel):
             return bandwidth
         if not isinstance(bandwidth, str):
+            # Real is a number in name only: mypy does not see that a float is one.
             return Kernel((float(bandwidth),) if isinstance(bandwidth, Real) else tuple(bandwidth))  # type: ignore[arg-type]
         if bandwidth == "public":
             return public_kernel(self._fed.n_features, self._bounds)

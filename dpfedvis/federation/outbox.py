@@ -79,6 +79,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Write an NPZ file so that it is there whole or not at all, and on disk when this returns."""
     temporary = path.with_suffix(".tmp")
     with temporary.open("wb") as file:
+        # numpy has a flag among its keywords, of another type than arrays.
         np.savez(file, **arrays)  # type: ignore[arg-type]
         file.flush()
         os.fsync(file.fileno())

@@ -152,7 +152,7 @@ def figure(result: dict[str, Any], path: Path, title: str) -> None:
     import matplotlib.pyplot as plt
 
     shown, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-    colours = plt.get_cmap("tab10").colors  # type: ignore[attr-defined]
+    colours = plt.get_cmap("tab10").colors  # type: ignore[attr-defined]  # of listed colour maps only
     flat = {"start, no data": ":", "none": "-.", "heuristic, β = 1 (no ε)": "--"}
     names = [name for name in result["mmd"] if name not in flat]
     bases = list(dict.fromkeys(name.removesuffix(", aggregate") for name in names))

@@ -84,13 +84,13 @@ class StrongGames:
     ----------
     outcome : Membership
     distance : float
-        Of the two hypotheses in units of the noise: what is possible for this pair. At most μ.
+        Of the two hypotheses in units of the noise, the mean over games: what is possible for these pairs. At most μ.
     accuracy : Interval
         Share of right guesses, at the threshold halfway between the two.
     allowed : float
-        Φ(μ/2), the largest probability of a right guess that the ledger's μ allows (Dong, Roth & Su 2022, Def. 2.6).
+        The largest probability of a right guess that the guarantee allows, Φ(μ/2) for μ-GDP (`Limit.accuracy`).
     possible : float
-        Φ(distance/2), that of the best test for this pair, if the noise is what the ledger says.
+        Φ(distance/2), that of the best test for this pair, if the noise is what was stated; the mean over games.
     excess, excess_possible : float
         p-values of "no more right guesses than allowed", and than possible; exact, one-sided. A small one is a leak.
     """
@@ -108,17 +108,20 @@ class StrongGames:
         """Numbers for tables."""
         return {"accuracy": self.accuracy.value, "accuracy at most": self.allowed, **self.outcome.summary}
 
-    def to_json(self) -> str:
-        """Return everything but the scores."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the scores, ready for JSON."""
         names = ("distance", "allowed", "possible", "excess", "excess_possible")
         values: dict[str, Any] = {name: getattr(self, name) for name in names}
-        values |= {"accuracy": self.accuracy.to_dict(), **self.outcome.to_dict()}
-        return json.dumps(values, indent=2, allow_nan=False)
+        return values | {"accuracy": self.accuracy.to_dict(), **self.outcome.to_dict()}
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def markdown(self) -> str:
         """Return a section."""
         return self.outcome.markdown() + (
-            f"\nGuessed right: {self.accuracy}; the best test for this pair {self.possible:.4g}, most that the "
+            f"\nGuessed right: {self.accuracy}; the best test for these records {self.possible:.4g}, most that the "
             f"guarantee allows {self.allowed:.4g}. Exact one-sided p-values of no more than that: "
             f"{self.excess_possible:.3g} and {self.excess:.3g}.\n"
         )
@@ -181,15 +184,26 @@ def play(
     )
 
 
-def judge(z: npt.ArrayLike, coins: npt.NDArray[np.bool_], distance: float, limit: Limit) -> StrongGames:
-    """Return rates and p-values of games with scores z, N(0, 1) out and N(distance, 1) in, and these coins."""
+def judge(
+    z: npt.ArrayLike,
+    coins: npt.NDArray[np.bool_],
+    distance: npt.ArrayLike,
+    limit: Limit,
+    game: Game = STRONG,
+) -> StrongGames:
+    """Return rates and p-values of games with scores z, N(0, 1) out and N(distance, 1) in, and these coins.
+
+    Distances may differ between games. Then the number of right guesses is a sum of coins of different probabilities,
+    whose tail beyond the mean is no heavier than that of the binomial with the mean probability (Hoeffding 1956,
+    Thm 4): p-values below one half err on the side of the code.
+    """
     scores = np.asarray(z, dtype=np.float64)
-    correct, games = int(((scores > distance / 2) == coins).sum()), len(scores)
-    mu = math.inf if limit.mu is None else limit.mu
-    allowed, possible = float(ndtr(mu / 2)), float(ndtr(distance / 2))
+    apart = np.broadcast_to(np.asarray(distance, dtype=np.float64), scores.shape)
+    correct, games = int(((scores > apart / 2) == coins).sum()), len(scores)
+    allowed, possible = limit.accuracy(), float(ndtr(apart / 2).mean())
     return StrongGames(
-        membership(scores[coins], scores[~coins], game=STRONG, limit=limit),
-        distance,
+        membership(scores[coins], scores[~coins], game=game, limit=limit),
+        float(apart.mean()),
         rate(correct, games),
         allowed,
         possible,

@@ -109,6 +109,16 @@ class Limit:
             return float(ndtr(self.mu / math.sqrt(2)))
         return 1 - (1 - self.delta) ** 2 / (1 + math.exp(self.epsilon))
 
+    def accuracy(self) -> float:
+        """Return the largest probability of a right guess on a fair coin: the largest of (1 − FPR + TPR)/2.
+
+        For μ-GDP it is Φ(μ/2), at FPR = Φ(−μ/2). For (ε, δ) it is 1 − a at the corner (a, 1 − a) of the curve, see
+        `auc`.
+        """
+        if self.mu is not None:
+            return float(ndtr(self.mu / 2))
+        return 1 - (1 - self.delta) / (1 + math.exp(self.epsilon))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields; JSON has no infinity."""
         return {name: "inf" if value == math.inf else value for name, value in asdict(self).items()}

@@ -245,7 +245,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             "clients": len(self._clients),
             "landmarks": len(self.landmarks_),
             "rounds": len(result.trace),
-            "bandwidth": result.setting.kernel.gammas,
+            "bandwidth": list(result.setting.kernel.gammas),
             "sampling_rate": result.setting.sampling_rate,
         }
 

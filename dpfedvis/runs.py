@@ -53,6 +53,7 @@ from dpfedvis.run_folder import (
     spent,
     sweep,
 )
+from dpfedvis.stated import write_statement
 from dpfedvis.unfinished import RunInterrupted, Unfinished, same_settings
 
 __all__ = ["CONFIG", "PROVENANCE", "FolderTaken", "FolderUnusable", "Run", "execute", "provenance"]
@@ -238,8 +239,7 @@ def _fit(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callback], p
             recorder.close()
         _write_map(folder, estimator, order.fed, config)
         statement = estimator.statement_
-        write_text(folder / "statement.md", str(statement))
-        write_text(folder / "statement.json", statement.to_json() + "\n")
+        write_statement(folder, statement)
         facts = {"release": config.release, "bounds": config.bounds, "image_shape": order.dataset.image_shape}
         recorder.finish(estimator.feddl_, config.made_mechanism(), facts, _published(estimator))
         leave(folder, estimator, order.fed, order.dataset.class_names, config)

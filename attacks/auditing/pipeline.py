@@ -1,13 +1,18 @@
-"""The audit of the end-to-end private map as one mechanism: every stage of one run, against one adversary.
+"""The audit of the end-to-end private map as one mechanism: every stage, against one adversary.
 
-Every client hosts one game: its canary is one of two records, by the toss of its coin. The adversary sees what passed
-the door in all stages (scale histogram, moments, second moments, landmarks, density) and everything that the server
-publishes, computes what the client would have uploaded in either case, and adds up the likelihood ratios. The claim is
-what the ledger says of all stages together.
+A game is a canary at one client: one of two records, by the toss of a coin. The adversary sees what passed the door in
+all stages (scale histogram, moments, second moments, landmarks, density) and everything that the server publishes,
+computes what would have been uploaded in either case, and adds up the likelihood ratios. The claim is what the ledger
+says of all stages together.
+
+With trust ``local`` every client of one run hosts a game. With trust ``aggregate`` the server sees nothing but sums
+over clients; then every game is a run of its own, in which one client hosts the canary and the rest is known.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,18 +20,18 @@ import numpy as np
 
 from accounting import Budget, checks
 from accounting.errors import InvalidParameter
-from attacks.auditing.claims import Claim
-from attacks.auditing.pipeline_model import PipelineModel, noise_seen, orthogonal_pairs, restated, stages
+from attacks.auditing.noise import Progress
+from attacks.auditing.pipeline_model import PipelineModel, orthogonal_pairs, stages
+from attacks.auditing.played import Played, WatchedRun
 from attacks.auditing.result import AuditResult
-from attacks.auditing.uploads import Watched, Watcher, audit_uploads
+from attacks.auditing.uploads import Watcher
 from dpfedvis import FedTSNE
 from dpfedvis.billboard import ByWeights, Learner
 from dpfedvis.callbacks import KeepLandmarks
 from dpfedvis.data import FederatedData
 from dpfedvis.mechanisms import Mechanism
-from dpfedvis.reporting.audited import Audited
-from dpfedvis.reporting.statement import Statement
 
+_RUNS = 0x52554E53  # keeps the seeds of many runs apart from the seed they come from
 _COINS = 0x50495045  # keeps the coins apart from every noise stream of the same seed
 _AT_LEAST = 20
 _ANCHORS = 40
@@ -36,35 +41,49 @@ _PLACEMENT = ByWeights()
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineAudit:
-    """Settings of the audit; `run` runs it, and `play` leaves the run to be looked at.
+    """Settings of the audit; `run` runs it, and `play` leaves the runs to be looked at.
 
     Parameters
     ----------
     games : int
-        Clients, each with one canary.
+        One canary each.
     rounds : int
         S, for mechanisms that take rounds.
     records : int
         n_p, even, so that every record has a partner in the scale histogram.
     features : int
         m, a power of two; see `orthogonal_pairs`.
+    clients : int
+        Of each run, where every game is a run of its own.
+    scale, density : bool
+        Whether a scale histogram and counts on the grid are released. Without the first a bound on norms is public.
+    shares : mapping of str to float, optional
+        As in `dpfedvis.billboard.Shares`.
     noise : {"seeded", "system", "discrete"}
     seed : int
     confidence : float
         Of each bound.
+    progress : callable, optional
+        Called with the runs done and their number.
     """
 
     games: int = 400
     rounds: int = 4
     records: int = 4
     features: int = 4
+    clients: int = 20
+    scale: bool = True
+    density: bool = True
+    shares: Mapping[str, float] | None = None
     noise: Literal["seeded", "system", "discrete"] = "seeded"
     seed: int = 0
     confidence: float = 0.95
+    progress: Progress | None = None
 
     def __post_init__(self) -> None:
         checks.at_least("games", self.games, _AT_LEAST)
         checks.count("rounds", self.rounds)
+        checks.at_least("clients", self.clients, 2)
         checks.at_least("seed", self.seed, 0)
         checks.probability("confidence", self.confidence)
         if self.records < 2 or self.records % 2:
@@ -77,12 +96,12 @@ class PipelineAudit:
         return self.play(mechanism, budget).audit()
 
     def play(self, mechanism: Mechanism, budget: Budget | None) -> Played:
-        """Fit one private map of many clients, with everything that its server sees.
+        """Fit private maps of many clients, with everything that their server sees.
 
         Parameters
         ----------
         mechanism : Mechanism
-            For the landmarks; protects uploads, with trust ``local``.
+            For the landmarks; protects uploads, with trust ``local`` or ``aggregate``.
         budget : Budget
             End to end, replace-one, per record.
         """
@@ -92,112 +111,75 @@ class PipelineAudit:
             raise InvalidParameter(
                 "adjacency and unit", (budget.adjacency, budget.unit), "replace-one, record: a canary is a record"
             )
-        if mechanism.protection != "upload" or mechanism.trust != "local":
+        if mechanism.protection != "upload" or mechanism.trust not in ("local", "aggregate"):
             raise InvalidParameter(
-                "mechanism", f"{mechanism.name} ({mechanism.trust})", "one that protects uploads, with trust local"
+                "mechanism",
+                f"{mechanism.name} ({mechanism.trust})",
+                "one that protects uploads, with trust local or aggregate",
             )
-        pairs = orthogonal_pairs(self.games, self.features, self.records, self.seed)
-        tossed = np.random.default_rng([self.seed, _COINS]).random(self.games) < 0.5
-        fed = FederatedData([pairs.client(game, inside=bool(coin)) for game, coin in enumerate(tossed)])
+        runs: tuple[WatchedRun, ...]
+        if mechanism.trust == "local":
+            runs = (self._watched(mechanism, budget, self.seed, clients=self.games, hosts=self.games),)
+        else:
+            seeds = np.random.default_rng([self.seed, _RUNS]).integers(2**31, size=self.games)
+            runs = tuple(
+                self._told(number, self._watched(mechanism, budget, int(seed), clients=self.clients, hosts=1))
+                for number, seed in enumerate(seeds, 1)
+            )
+        facts = {
+            "level": "pipeline",
+            "mechanism": mechanism.name,
+            "trust": mechanism.trust,
+            "noise": self.noise,
+            "placement": "weights",
+            "rounds": self.rounds,
+            "runs": len(runs),
+            "clients": self.games if mechanism.trust == "local" else self.clients,
+            "records": self.records,
+            "features": self.features,
+            "landmarks": len(runs[0].estimator.landmarks_),
+            "seed": self.seed,
+        }
+        return Played(runs, budget.delta, self.confidence, facts)
+
+    def _watched(self, mechanism: Mechanism, budget: Budget, seed: int, *, clients: int, hosts: int) -> WatchedRun:
+        """Fit one map; the first `hosts` clients host a game, and of the others the adversary knows the coin."""
+        pairs = orthogonal_pairs(clients, self.features, self.records, seed)
+        tossed = np.random.default_rng([seed, _COINS]).random(clients) < 0.5
+        fed = FederatedData([pairs.client(place, inside=bool(coin)) for place, coin in enumerate(tossed)])
         watcher, kept = Watcher(), KeepLandmarks()
         estimator = FedTSNE(
             budget=budget,
             mechanism=mechanism,
             release="none",
             rounds=self.rounds,
-            random_state=self.seed,
+            # Beyond the records, as close as a public bound would be.
+            tau_x=None if self.scale else 2 * math.sqrt(self.features),
+            random_state=seed,
             n_jobs=1,
             feddl={"noise": self.noise},
-            billboard={"anchors": _ANCHORS, "placement": _PLACEMENT, "density": True},
+            billboard={
+                "anchors": _ANCHORS,
+                "placement": _PLACEMENT,
+                "density": self.density,
+                "shares": dict(self.shares or {}),
+            },
             tsne=_BRIEF,
         )
         estimator.watch(witness=watcher, callbacks=[kept]).fit(fed)
-        setting = Learner(budget=budget, mechanism=mechanism, seed=self.seed).setting(self.features)
-        names = [client.name for client in fed.clients]
-        return Played(
-            self,
-            watcher.seen,
-            PipelineModel(pairs, names, stages(estimator, mechanism, watcher.seen, setting, kept.kept, _PLACEMENT)),
-            dict(zip(names, map(bool, tossed), strict=True)),
-            estimator,
-            mechanism,
-            budget.delta,
+        setting = Learner(budget=budget, mechanism=mechanism, seed=seed).setting(self.features)
+        coins = {client.name: bool(coin) for client, coin in zip(fed.clients, tossed, strict=True)}
+        names = list(coins)
+        model = PipelineModel(
+            pairs,
+            names,
+            stages(estimator, mechanism, watcher.seen, setting, kept.kept, _PLACEMENT),
+            known={name: coins[name] for name in names[hosts:]},
+            weight=1.0 if mechanism.trust == "local" else 1 / clients,
         )
+        return WatchedRun(watcher.seen, model, {name: coins[name] for name in names[:hosts]}, estimator)
 
-
-@dataclass(frozen=True, eq=False)
-class Played:
-    """A run that was watched, with the adversary's model of it.
-
-    Parameters
-    ----------
-    level : PipelineAudit
-    seen : list of Watched
-    model : PipelineModel
-    coins : dict of str to bool
-    estimator : FedTSNE
-        Fitted.
-    mechanism : Mechanism
-    delta : float
-    """
-
-    level: PipelineAudit
-    seen: list[Watched]
-    model: PipelineModel
-    coins: dict[str, bool]
-    estimator: FedTSNE
-    mechanism: Mechanism
-    delta: float
-
-    @property
-    def statement(self) -> Statement:
-        """What may be said of the run that was watched."""
-        return self.estimator.statement_
-
-    def audit(self, claim: Claim | None = None) -> AuditResult:
-        """Hold what was seen against a claim, by default the ledger's."""
-        noise = noise_seen(self.seen, self.model)
-        return audit_uploads(
-            [restated(each, noise) for each in self.seen],
-            self.model,
-            self.coins,
-            claim or Claim.of_ledger(self.estimator.ledger_, self.delta),
-            confidence=self.level.confidence,
-            title=f"end-to-end map with {self.mechanism.name}",
-            description=(
-                f"every upload of every stage ({', '.join(self.model.stages)}) and all that the server publishes; all "
-                "records but one of each client are known. A canary is one of two far, orthogonal records. Uploads are "
-                "weighed by the noise that is seen in them, and so is the reach. Clients meet only in what the server "
-                "publishes, to which each adds one part in as many as there are."
-            ),
-            facts={
-                "level": "pipeline",
-                "mechanism": self.mechanism.name,
-                "trust": self.mechanism.trust,
-                "noise": self.level.noise,
-                "stages": list(self.model.stages),
-                "placement": "weights",
-                "rounds": self.level.rounds,
-                "clients": self.level.games,
-                "records": self.level.records,
-                "features": self.level.features,
-                "landmarks": len(self.estimator.landmarks_),
-                "seed": self.level.seed,
-                "noise_seen": {f"{what}, round {number}": share for (what, number), share in noise.items()},
-            },
-        )
-
-
-def for_statement(result: AuditResult, command: str) -> Audited:
-    """Return the result as a statement carries it; `command` is what made it."""
-    return Audited(
-        verdict=result.verdict,
-        claimed_epsilon=result.claim.epsilon,
-        delta=result.claim.delta,
-        lower_bounds={each.method: each.epsilon for each in result.bounds},
-        confidence=result.bounds[0].confidence,
-        games=result.counts.games,
-        stages=tuple(result.facts["stages"]),
-        placement=result.facts["placement"],
-        command=command,
-    )
+    def _told(self, number: int, run: WatchedRun) -> WatchedRun:
+        if self.progress is not None:
+            self.progress(number, self.games)
+        return run

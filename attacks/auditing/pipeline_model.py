@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -129,60 +129,75 @@ def stages(
     placement : Placement
         How clients place their records.
     """
-    features, board, density, feddl = setting.features, estimator.board_, estimator.density_, estimator.feddl_
-    assert density is not None
-    histogram = ScaleHistogram()
-    counts, noise = _averaged(seen, histogram.what)
-    moments = Moments(tau_x=histogram.norm_bound(counts, noise, features))
+    features, board, feddl = setting.features, estimator.board_, estimator.feddl_
+    histogram, tau = ScaleHistogram(), estimator.tau_x
+    if tau is None:
+        counts, noise = _averaged(seen, histogram.what)
+        tau = histogram.norm_bound(counts, noise, features)
+    moments = Moments(tau_x=tau)
     means, noise = _averaged(seen, moments.what)
     clip = math.sqrt(moments.mean_squared_distance(means, noise**2) / 2)
     second = SecondMoments(centre=board.subspace.centre, clip=clip)
-    grid = density.grid
-
-    def cells(records: Array) -> Array:
-        return grid.cell(placement(board, records))[:, None].astype(np.float64)
-
     once = {0: np.zeros((1, features))}
     before = {number + 1: Y for number, Y in {0: feddl.start, **trajectory}.items()}
-    counted = GridCounts(cells=grid.cells**2)
-    return {
-        **{each.what: Stage(each, setting, _as_they_are, once) for each in (histogram, moments, second)},
-        mechanism.what: Stage(mechanism, feddl.setting, board.subspace.coordinates, before),
-        counted.what: Stage(counted, setting, cells, once),
-    }
+    first: tuple[Mechanism, ...] = (moments, second) if estimator.tau_x is not None else (histogram, moments, second)
+    found = {each.what: Stage(each, setting, _as_they_are, once) for each in first}
+    found[mechanism.what] = Stage(mechanism, feddl.setting, board.subspace.coordinates, before)
+    if estimator.density_ is not None:
+        grid = estimator.density_.grid
+
+        def cells(records: Array) -> Array:
+            return grid.cell(placement(board, records))[:, None].astype(np.float64)
+
+        counted = GridCounts(cells=grid.cells**2)
+        found[counted.what] = Stage(counted, setting, cells, once)
+    return found
 
 
 class PipelineModel:
-    """The adversary's model of all uploads.
+    """The adversary's model of all uploads of one run.
 
     Parameters
     ----------
     pairs : Pairs
     names : sequence of str
-        Of the clients, in the order of the games.
+        Of the clients, in the order of the pairs.
     stages : dict of str to Stage
         By the name of the upload.
+    known : mapping of str to bool, optional
+        Clients whose coins the adversary knows.
+    weight : float
+        What a client's upload counts for in what is seen: 1 by itself, ω_p in a sum.
     """
 
-    def __init__(self, pairs: Pairs, names: Sequence[str], stages: dict[str, Stage]) -> None:
+    def __init__(
+        self,
+        pairs: Pairs,
+        names: Sequence[str],
+        stages: dict[str, Stage],
+        known: Mapping[str, bool] | None = None,
+        weight: float = 1.0,
+    ) -> None:
         self.stages = stages
-        self._pairs = pairs
-        self._games = {name: game for game, name in enumerate(names)}
-        self._known: dict[tuple[str, str, int], Prediction] = {}
+        self._pairs, self._known, self._weight = pairs, dict(known or {}), weight
+        self._places = {name: place for place, name in enumerate(names)}
+        self._predicted: dict[tuple[str, str, int], Prediction] = {}
 
     def __call__(self, event: Event) -> Prediction:
-        """Return what the client would have uploaded with either canary."""
+        """Return what the client would have uploaded with either canary, or twice what it did if its coin is known."""
         key = (event.client, event.what, event.round or 0)
-        if key not in self._known:
-            stage, game = self.stages[event.what], self._games[event.client]
-            inside, outside = (self._pairs.client(game, inside=side) for side in (True, False))
-            self._known[key] = Prediction(
-                stage.upload(inside, event.round or 0), stage.upload(outside, event.round or 0)
-            )
-        return self._known[key]
+        if key not in self._predicted:
+            sides = self._known.get(event.client, True), self._known.get(event.client, False)
+            inside, outside = (self._upload(event, inside=side) for side in sides)
+            self._predicted[key] = Prediction(inside, outside)
+        return self._predicted[key]
+
+    def _upload(self, event: Event, *, inside: bool) -> Array:
+        records = self._pairs.client(self._places[event.client], inside=inside)
+        return self._weight * self.stages[event.what].upload(records, event.round or 0)
 
 
-def noise_seen(seen: Sequence[Watched], model: PipelineModel) -> dict[tuple[str, int], float]:
+def noise_seen(runs: Iterable[tuple[Sequence[Watched], PipelineModel]]) -> dict[tuple[str, int], float]:
     """Standard deviation of the noise that uploads show, over the stated σ, by name and round.
 
     Taken across the line through the two predictions, where the coin does not matter. With stated σ alone, a stage
@@ -190,12 +205,12 @@ def noise_seen(seen: Sequence[Watched], model: PipelineModel) -> dict[tuple[str,
     """
     squares: defaultdict[tuple[str, int], float] = defaultdict(float)
     values: Counter[tuple[str, int]] = Counter()
-    for each in seen:
-        event = each.events[0]
+    for each, model in ((each, model) for seen, model in runs for each in seen):
+        event, pairs = each.events[0], [model(event) for event in each.events]
         assert isinstance(event, GaussianRelease)
-        pair = model(event)
-        line = pair.inside.astype(np.float64) - pair.outside
-        residual = each.values - pair.outside
+        # In a sum the coin of one client is open, and the others' differences are 0.
+        line = np.sum([pair.inside.astype(np.float64) - pair.outside for pair in pairs], axis=0)
+        residual = each.values - np.sum([pair.outside.astype(np.float64) for pair in pairs], axis=0)
         length = float(np.vdot(line, line))
         along = float(np.vdot(residual, line)) ** 2 / length if length > 0 else 0.0
         key = (event.what, event.round or 0)
@@ -205,15 +220,20 @@ def noise_seen(seen: Sequence[Watched], model: PipelineModel) -> dict[tuple[str,
 
 
 def restated(upload: Watched, noise: Mapping[tuple[str, int], float]) -> Watched:
-    """Return the upload with the noise that was seen in place of what its event states."""
-    event = upload.events[0]
+    """Return the upload with the noise that was seen in place of what its events state."""
+    return Watched(tuple(_restated(event, noise) for event in upload.events), upload.values)
+
+
+def _restated(event: Event, noise: Mapping[tuple[str, int], float]) -> Event:
     assert isinstance(event, GaussianRelease)
-    share = max(noise[event.what, event.round or 0], _NO_NOISE)
-    return Watched((replace(event, sigma=event.sigma * share),), upload.values)
+    return replace(event, sigma=event.sigma * max(noise[event.what, event.round or 0], _NO_NOISE))
 
 
 def _averaged(seen: Sequence[Watched], what: str) -> tuple[Array, float]:
-    """Average of all clients' uploads in a single release, and the standard deviation of the noise in each value."""
+    """Average of all clients in a single release, and the standard deviation of the noise in each value.
+
+    Of uploads of single clients, or of the one weighted sum that is the average.
+    """
     uploads = [each for each in seen if each.events[0].what == what]
     sigmas = [each.events[0].sigma for each in uploads if isinstance(each.events[0], GaussianRelease)]
     return np.mean([each.values for each in uploads], axis=0), math.hypot(*sigmas) / len(uploads)

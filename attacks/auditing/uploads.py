@@ -156,14 +156,35 @@ def audit_uploads(
     shifted by μ/2, so that under the claim they are N(0, 1) out and N(μ, 1) in at most; without one they are the
     probability of "in".
     """
-    evidence = weigh(seen, predict)
-    missing = [client for client in coins if client not in evidence.ratios]
+    return audit_evidence(
+        weigh(seen, predict),
+        coins,
+        claim,
+        confidence=confidence,
+        title=title,
+        description=description,
+        facts=facts,
+    )
+
+
+def audit_evidence(
+    evidence: Evidence,
+    coins: Mapping[str, bool],
+    claim: Claim,
+    *,
+    confidence: float,
+    title: str,
+    description: str,
+    facts: Mapping[str, Any] | None = None,
+) -> AuditResult:
+    """Audit what is known of each coin, of one run or of many; parameters as in `audit_uploads`."""
+    missing = [game for game in coins if game not in evidence.ratios]
     if missing:
         raise InvalidParameter("uploads", f"none of {missing[0]}", "at least one with a prediction for every canary")
     facts = dict(facts or {})
     if claim.mu is not None and evidence.distance:
         facts["reach"] = max(evidence.distance.values()) / claim.mu
-    ratios = np.array([evidence.ratios[client] for client in coins])
+    ratios = np.array([evidence.ratios[game] for game in coins])
     tossed = np.array(list(coins.values()), dtype=bool)
     scores, threshold = scores_of(ratios, claim)
     return audit_games(

@@ -5,41 +5,42 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from accounting.errors import InvalidParameter
+from dpfedvis.commands.audit_output import as_text, make_folder, write_audit
+from dpfedvis.commands.audit_pipeline import MECHANISM_SETTINGS, audit_run, audit_settings
 from dpfedvis.errors import DpfedvisError
 
 if TYPE_CHECKING:
-    from accounting import Budget
-    from attacks.audit import AuditResult, Level
+    from attacks.audit import Level
     from dpfedvis.mechanisms import Mechanism
 
 _EXAMPLE = """\
 example:
   dpfedvis audit --mechanism gradient --epsilon 4 --games 200
   dpfedvis audit --level pipeline --epsilon 4 --out audits
+  dpfedvis run --data digits --clients 5 --epsilon 4 --out runs/audited
+  dpfedvis audit --run runs/audited --games 200
 
 Level noise puts thousands of canaries of the stated sensitivity into the noise path of one run: it finds too little
 noise, noise used twice, releases not counted. Level records runs FedDL with one worst-case record at each of many
-clients: it finds wrong sensitivities and clipping as well. Level pipeline fits one end-to-end private map, whose
-landmarks the mechanism learns, and audits all its stages as one mechanism; its folder also gets the privacy statement
-of that run, with the audit in it. A lower bound above the claim shows that the claim is wrong; if chance cannot explain
-it, the exit code is 1. One below it shows what this adversary could certify, and no more.
+clients: it finds wrong sensitivities and clipping as well. Level pipeline fits end-to-end private maps, whose landmarks
+the mechanism learns, and audits all their stages as one mechanism; the same games are a membership attack, whose rates
+are held against the most that the guarantee allows. Its folder also gets the privacy statement of such a run, with
+both in it. --run does that with the settings of a finished run, and puts the result into the statement of that run; the
+run's data are not used. With trust aggregate every game is a run of its own, about a fifth of a second each.
+A lower bound above the claim shows that the claim is wrong; if chance cannot explain it, the exit code is 1. One below
+it shows what this adversary could certify, and no more.
 """
 _LEVELS = ("noise", "records")
 _PIPELINE = "pipeline"
-_SETTINGS = ("trust", "tau_x", "clip", "beta", "frequencies")  # of a mechanism
+_DELTA, _NOISE = 1e-5, "seeded"
 
 
 class MissingOption(DpfedvisError):
     """An option that this mechanism cannot do without."""
-
-
-class FolderUnusable(DpfedvisError):
-    """A folder that cannot be made or written to."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -51,9 +52,11 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--run", metavar="FOLDER", dest="folder", help="audit the map of this run by its settings, and "
+                        "put the result into its statement")  # fmt: skip
     parser.add_argument("--mechanism", help="short name, or all of them (gradient; k-means for pipeline)")
     parser.add_argument("--epsilon", type=float, help="ε of the run; needed by mechanisms that protect")
-    parser.add_argument("--delta", type=float, default=1e-5, help="δ of the run (1e-5)")
+    parser.add_argument("--delta", type=float, help=f"δ of the run ({_DELTA:g})")
     parser.add_argument("--level", choices=(*_LEVELS, "both", _PIPELINE), default="both", help="which audit (both)")
     parser.add_argument("--canaries", type=int, default=10_000, help="canaries of level noise (10000)")
     parser.add_argument("--games", type=int, default=1000, help="clients of records and pipeline, a canary each (1000)")
@@ -64,7 +67,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--clip", type=float, help="clipping norm of clipped, as a fraction of the largest (0.5)")
     parser.add_argument("--beta", type=float, help="β of heuristic (1) and published (0)")
     parser.add_argument("--frequencies", type=int, help="frequencies of mean-embedding (1000)")
-    parser.add_argument("--noise", default="seeded", help="seeded, system or discrete (seeded)")
+    parser.add_argument("--noise", help=f"seeded, system or discrete ({_NOISE})")
     parser.add_argument("--confidence", type=float, default=0.95, help="of each lower bound (0.95)")
     parser.add_argument("--seed", type=int, default=0, help="of coins and seeded noise (0)")
     parser.add_argument("--out", metavar="FOLDER", help="leave a page, a picture and JSON of each audit here")
@@ -79,6 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
     from dpfedvis.federation import NOISE_SOURCES
     from dpfedvis.mechanisms import MECHANISMS
 
+    if arguments.folder is not None:
+        checks.one_of("--level", arguments.level, (_PIPELINE, "both"))
+        return audit_run(arguments, _bar)
+    arguments.delta = _DELTA if arguments.delta is None else arguments.delta
+    arguments.noise = arguments.noise or _NOISE
     if arguments.mechanism is None:
         arguments.mechanism = "k-means" if arguments.level == _PIPELINE else "gradient"
     checks.one_of("--mechanism", arguments.mechanism, ("all", *MECHANISMS))
@@ -91,56 +99,22 @@ def run(arguments: argparse.Namespace) -> int:
     if budget is None and any(each.protection != "none" for each in chosen):
         raise MissingOption("--epsilon is needed: without a budget a mechanism that protects claims nothing")
     if arguments.level == _PIPELINE:
-        return _pipeline(arguments, chosen, budget)
+        return audit_settings(arguments, chosen, budget, _bar)
     # All of them before the first runs, so that bad settings are found before any work.
     planned = [(each, name, _level(arguments, each, name)) for each in chosen for name in _levels(arguments, each)]
-    folder = None if arguments.out is None else _folder(arguments.out)
+    folder = None if arguments.out is None else make_folder(arguments.out)
     results = []
     for each, name, level in planned:
         results.append(audit(each, budget, level=level))
         if folder is not None:
-            _write(results[-1], folder, f"{each.name}-{name}")
+            write_audit(results[-1], folder, f"{each.name}-{name}")
         if not arguments.json:
-            print(_text(results[-1]), flush=True)
+            print(as_text(results[-1]), flush=True)
     if arguments.json:
         print(json.dumps([result.to_dict() for result in results], indent=2, ensure_ascii=False, allow_nan=False))
     elif folder is not None:
         print(f"pages, pictures and JSON are in {folder}")
     return int(any(result.verdict == "violated" for result in results))
-
-
-def _pipeline(arguments: argparse.Namespace, chosen: Sequence[Mechanism], budget: Budget | None) -> int:
-    """Audit one end-to-end map; its statement carries the result."""
-    from attacks.auditing.pipeline import PipelineAudit, for_statement
-
-    if len(chosen) > 1:
-        raise InvalidParameter("--mechanism", arguments.mechanism, "one of them for level pipeline")
-    common = {name: getattr(arguments, name) for name in ("games", "noise", "seed", "confidence")}
-    if arguments.rounds is not None:
-        common["rounds"] = arguments.rounds
-    level = PipelineAudit(**common)
-    folder = None if arguments.out is None else _folder(arguments.out)
-    played = level.play(chosen[0], budget)
-    result = played.audit()
-    if folder is not None:
-        stem = f"{chosen[0].name}-{_PIPELINE}"
-        _write(result, folder, stem)
-        statement = played.statement.with_audit(for_statement(result, _command(arguments)))
-        _write_texts(folder, {f"{stem}-statement.md": str(statement), f"{stem}-statement.json": statement.to_json()})
-    if arguments.json:
-        print(json.dumps([result.to_dict()], indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        print(_text(result))
-        if folder is not None:
-            print(f"page, picture, JSON and the statement of the audited run are in {folder}")
-    return int(result.verdict == "violated")
-
-
-def _command(arguments: argparse.Namespace) -> str:
-    """Return the command that gives the same numbers again, where the noise is seeded."""
-    names = ("level", "mechanism", "epsilon", "delta", "games", "rounds", "noise", "confidence", "seed", *_SETTINGS)
-    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    return " ".join(["dpfedvis audit", *(f"--{name.replace('_', '-')} {value}" for name, value in given.items())])
 
 
 def _mechanism(arguments: argparse.Namespace, name: str, *, alone: bool) -> Mechanism:
@@ -151,7 +125,7 @@ def _mechanism(arguments: argparse.Namespace, name: str, *, alone: bool) -> Mech
 
     kind: Any = MECHANISMS[name]
     known = {field.name for field in fields(kind)}
-    given = {key: value for key in _SETTINGS if (value := getattr(arguments, key)) is not None}
+    given = {key: value for key in MECHANISM_SETTINGS if (value := getattr(arguments, key)) is not None}
     strange = sorted(set(given) - known)
     if strange and alone:
         option = f"--{strange[0].replace('_', '-')}"
@@ -175,7 +149,7 @@ def _level(arguments: argparse.Namespace, mechanism: Mechanism, name: str) -> Le
         "noise": arguments.noise,
         "seed": arguments.seed,
         "confidence": arguments.confidence,
-        "progress": _bar(f"{mechanism.name}, {name}"),
+        "progress": _bar(f"{mechanism.name}, {name}", "round"),
     }
     if arguments.rounds is not None:
         common["rounds"] = arguments.rounds
@@ -184,60 +158,17 @@ def _level(arguments: argparse.Namespace, mechanism: Mechanism, name: str) -> Le
     return RecordAudit(games=arguments.games, delta=arguments.delta, **common)
 
 
-def _bar(title: str) -> Callable[[int, int], None]:
+def _bar(title: str, unit: str) -> Callable[[int, int], None]:
     """Return a progress bar on standard error; silent where that is not a terminal."""
     from tqdm import tqdm
 
-    bars: list[Any] = []  # made at the first round, as several audits may wait for their turn
+    bars: list[Any] = []  # made when the first is done, as several audits may wait for their turn
 
     def show(done: int, total: int) -> None:
         if not bars:
-            bars.append(tqdm(desc=title, total=total, unit="round", disable=not sys.stderr.isatty(), leave=False))
+            bars.append(tqdm(desc=title, total=total, unit=unit, disable=not sys.stderr.isatty(), leave=False))
         bars[0].update(done - bars[0].n)
         if done == total:
             bars[0].close()
 
     return show
-
-
-def _text(result: AuditResult) -> str:
-    counts, claim = result.counts, result.claim
-    lines = [f"{result.title}: {result.verdict}", f"  {result.sentence}"]
-    for bound in result.bounds:
-        share = f", {bound.epsilon / claim.epsilon:.0%} of the claim" if claim.exists else ""
-        lines.append(f"  {bound.method:<8} ε ≥ {bound.epsilon:.4g}{share}; assumes {', '.join(bound.assumptions)}")
-    lines.append(
-        f"  {counts.games} canaries, {counts.false_positives + counts.false_negatives} guessed wrong, "
-        f"confidence {result.bounds[0].confidence:g}"
-    )
-    return "\n".join(lines)
-
-
-def _folder(name: str) -> Path:
-    folder = Path(name)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".probe"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
-    return folder
-
-
-def _write(result: AuditResult, folder: Path, stem: str) -> None:
-    try:
-        result.figure(folder / f"{stem}.png")
-    except OSError as error:
-        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
-    _write_texts(folder, {f"{stem}.json": result.to_json(), f"{stem}.md": result.markdown(f"{stem}.png")})
-
-
-def _write_texts(folder: Path, texts: Mapping[str, str]) -> None:
-    from dpfedvis.recorder import write_text
-
-    try:
-        for name, text in texts.items():
-            write_text(folder / name, text.rstrip("\n") + "\n")
-    except OSError as error:
-        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
+from scipy.stats import kstest
 
 from accounting import Budget, GaussianRelease, InvalidParameter, Ledger, NoiseSource, SeededNoise
 from attacks import audit
 from attacks.audit import Claim, PipelineAudit
-from attacks.auditing.pipeline import Played, for_statement
+from attacks.auditing.played import Played, for_statement
 from dpfedvis.cli import main
 from dpfedvis.federation import client
 from dpfedvis.kernels import Array
@@ -41,31 +45,44 @@ def test_the_claim_of_the_whole_map_stands_and_is_nearly_reached(played: Played)
     assert result.facts["stages"] == STAGES
 
 
-def test_the_adversary_predicts_every_upload() -> None:
-    """What is left of an upload after the prediction is the noise of its event, and nothing else.
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+def test_the_adversary_predicts_every_upload(trust: Literal["local", "aggregate"]) -> None:
+    """What is left of an upload, or of a sum, after the prediction is the noise of its event, and nothing else.
 
-    With hardly any noise: a wrong τ, centre, C, Y, map or grid then leaves more than that.
+    With hardly any noise: a wrong τ, centre, C, Y, map, grid or weight then leaves more than that.
     """
-    played = replace(SMALL, games=40).play(KMeans(), Budget(1e4, 1e-5))
+    games = 40 if trust == "local" else 20
+    played = replace(SMALL, games=games, clients=8).play(KMeans(trust=trust), Budget(1e4, 1e-5))
     left: defaultdict[str, list[Array]] = defaultdict(list)
-    for each in played.seen:
-        (event,) = each.events
-        assert isinstance(event, GaussianRelease)
-        pair = played.model(event)
-        truth = pair.inside if played.coins[event.client] else pair.outside
-        left[event.what].append((each.values - truth).ravel() / event.sigma)
+    for run in played.runs:
+        for each in run.seen:
+            event, pairs = each.events[0], [(event, run.model(event)) for event in each.events]
+            assert isinstance(event, GaussianRelease)
+            truth = [pair.inside if run.coins.get(one.client, True) else pair.outside for one, pair in pairs]
+            left[event.what].append((each.values - np.sum(truth, axis=0)).ravel() / event.sigma)
     assert list(left) == STAGES
     for what, residuals in left.items():
         values = np.concatenate(residuals)
         assert np.mean(values**2) == pytest.approx(1.0, abs=5 * np.sqrt(2 / len(values))), what
 
 
+def test_stages_that_a_run_does_without_are_left_out() -> None:
+    played = replace(SMALL, scale=False, density=False, shares={"subspace": 0.5}).play(KMeans(), BUDGET)
+    result = played.audit()
+    assert result.facts["stages"] == ["moments", "second moments", "cluster sums"]
+    assert (result.verdict, result.claim.epsilon) == ("consistent", pytest.approx(BUDGET.epsilon, rel=1e-6))
+    assert list(result.facts["noise_seen"].values()) == pytest.approx([1.0] * 6, abs=0.1)
+    shares = {line.what: line.share for line in played.statement.lines}
+    assert shares["second moments"] == pytest.approx(0.5)
+
+
 def test_canaries_move_every_stage_within_its_sensitivity(played: Played) -> None:
     moved: defaultdict[str, list[float]] = defaultdict(list)
-    for each in played.seen:
+    (run,) = played.runs
+    for each in run.seen:
         (event,) = each.events
         assert isinstance(event, GaussianRelease)
-        pair = played.model(event)
+        pair = run.model(event)
         moved[event.what].append(float(np.linalg.norm(pair.inside - pair.outside)) / event.sensitivity)
     for what in STAGES:
         assert max(moved[what]) <= 1 + 1e-5, what
@@ -75,6 +92,74 @@ def test_canaries_move_every_stage_within_its_sensitivity(played: Played) -> Non
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_honest_code_is_not_called_violated(seed: int) -> None:
     assert audit("k-means", Budget(4.0, 1e-5), level=replace(SMALL, games=80, seed=seed)).verdict != "violated"
+
+
+# Sums: the server sees no client by itself.
+
+
+@pytest.fixture(scope="module")
+def summed() -> Played:
+    return replace(SMALL, games=60).play(KMeans(trust="aggregate"), BUDGET)
+
+
+def test_the_claim_stands_where_only_sums_are_seen(summed: Played) -> None:
+    result = summed.audit()
+    assert result.verdict == "consistent"
+    assert result.claim.epsilon == pytest.approx(BUDGET.epsilon, rel=1e-6)
+    assert result.bound("gdp").epsilon > 0.4 * result.claim.epsilon
+    assert result.facts["reach"] == pytest.approx(1.0, abs=0.06)
+    assert (result.facts["runs"], result.facts["clients"]) == (60, 20)
+    assert all(len(each.events) == 20 for run in summed.runs for each in run.seen)
+    assert list(result.facts["noise_seen"].values()) == pytest.approx([1.0] * 8, abs=0.15)
+
+
+def test_runs_differ_in_canaries_coins_and_noise(summed: Played) -> None:
+    assert 0.3 < np.mean(list(summed.coins.values())) < 0.7
+    first, second = (run.seen[0].values for run in summed.runs[:2])
+    assert not np.array_equal(first, second)
+    assert len({round(each, 9) for each in summed.evidence.ratios.values()}) == 60
+
+
+def test_too_little_noise_of_sums_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, dict.fromkeys(STAGES, 0.3))
+    found = replace(SMALL, games=60, clients=8).play(KMeans(trust="aggregate"), BUDGET)
+    assert found.audit().verdict == "violated"
+    assert found.membership().excess < 1e-3
+
+
+# Membership, by the same games.
+
+
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+def test_membership_is_guessed_as_often_as_the_noise_allows(trust: str, request: pytest.FixtureRequest) -> None:
+    found: Played = request.getfixturevalue("played" if trust == "local" else "summed")
+    games = found.membership()
+    mu = found.audit().claim.mu
+    assert mu is not None
+    assert games.outcome.limit.mu == pytest.approx(mu)
+    assert games.allowed == pytest.approx(float(ndtr(mu / 2)))
+    assert games.possible <= games.allowed
+    assert games.accuracy.low <= games.possible <= games.accuracy.high
+    assert games.outcome.auc.value == pytest.approx(float(ndtr(games.distance / np.sqrt(2))), abs=0.06)
+    assert games.excess > 1e-3
+    assert len(games.outcome.members) + len(games.outcome.others) == len(found.coins)
+
+
+def test_membership_scores_have_the_law_that_thresholds_rest_on() -> None:
+    games = replace(SMALL, games=600).play(KMeans(), Budget(4.0, 1e-5)).membership()
+    assert kstest(games.outcome.others, "norm").pvalue > 1e-3
+    assert kstest(games.outcome.members - games.distance, "norm").pvalue > 1e-3
+
+
+def test_a_leak_is_told_by_the_membership_attack(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, dict.fromkeys(STAGES, 0.3))
+    found = SMALL.play(KMeans(), BUDGET)
+    games = found.membership()
+    assert games.excess < 1e-6
+    assert games.accuracy.low > games.allowed
+    audited = found.statement.with_audit(for_statement(found.audit(), games, "command"))
+    assert "**More often right than the guarantee allows**" in str(audited)
+    assert "**Violated**" in str(audited)
 
 
 # Planted faults.
@@ -122,18 +207,28 @@ def plant(monkeypatch: pytest.MonkeyPatch, factors: dict[str, float]) -> None:
 # The statement and the command line.
 
 
-def test_the_statement_carries_the_audit(played: Played) -> None:
-    result = played.audit()
+def test_the_statement_carries_the_audit_and_the_attack(played: Played) -> None:
+    result, games = played.audit(), played.membership()
     plain = played.statement
-    audited = plain.with_audit(for_statement(result, "dpfedvis audit --level pipeline"))
+    audited = plain.with_audit(for_statement(result, games, "dpfedvis audit --level pipeline"))
     assert plain.to_dict()["audit"] is None
     assert "## Audit" not in str(plain)
     facts = json.loads(audited.to_json())["audit"]
     assert facts["lower_bounds"] == {each.method: each.epsilon for each in result.bounds}
     assert (facts["verdict"], facts["games"], facts["confidence"]) == ("consistent", 160, 0.95)
-    assert (facts["stages"], facts["placement"]) == (STAGES, "weights")
+    assert (facts["stages"], facts["placement"], facts["trust"]) == (STAGES, "weights", "local")
     assert facts["claimed_epsilon"] == pytest.approx(plain.end_to_end)
+    assert facts["excess"] == games.excess
+    rates = {each["name"].split(" (")[0]: each for each in facts["membership"]}
+    assert list(rates) == ["right guesses", "AUC", "TPR at FPR 0.1%", "TPR at FPR 1.0%"]
+    assert (rates["AUC"]["found"], rates["AUC"]["allowed"]) == (games.outcome.auc.value, games.outcome.limit.auc())
+    assert (rates["right guesses"]["found"], rates["right guesses"]["low"]) == (
+        games.accuracy.value,
+        games.accuracy.low,
+    )
     for part in ("## Audit", SEPARATE, "`dpfedvis audit --level pipeline`", f"≥ {result.lower_bound:.4g}"):
+        assert part in str(audited)
+    for part in ("## Membership attack", f"| AUC | {games.outcome.auc} |", "**Within what the guarantee allows**"):
         assert part in str(audited)
 
 
@@ -150,6 +245,8 @@ def test_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert result["claimed_epsilon"] == pytest.approx(4.0, rel=1e-6)
     stated = json.loads((tmp_path / "new" / f"{stem}-statement.json").read_text())
     assert stated["audit"]["lower_bounds"]["gdp"] == result["bounds"]["gdp"]["epsilon"]
+    assert stated["audit"]["membership"][1]["found"] == result["membership"]["auc"]["value"]
+    assert "## From every upload of every stage" in (tmp_path / "new" / f"{stem}.md").read_text()
     command = stated["audit"]["command"]
     assert command.startswith("dpfedvis audit --level pipeline --mechanism k-means --epsilon 4.0 ")
     # The command in the statement gives the same numbers again.
@@ -163,7 +260,7 @@ def test_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ([], "--epsilon is needed"),
         (["--epsilon", "4", "--mechanism", "all"], "one of them"),
         (["--epsilon", "4", "--mechanism", "input"], "protects uploads"),
-        (["--epsilon", "4", "--trust", "aggregate"], "trust local"),
+        (["--epsilon", "4", "--trust", "central"], "trust local or aggregate"),
         (["--epsilon", "4", "--games", "3"], "at least 20"),
     ],
 )
@@ -174,9 +271,85 @@ def test_what_cannot_be_audited_is_refused(options: list[str], said: str, capsys
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    for wrong in ({"records": 3}, {"features": 6}, {"games": 5}, {"rounds": 0}, {"seed": -1}, {"confidence": 1.0}):
+    for wrong in (
+        {"records": 3},
+        {"features": 6},
+        {"games": 5},
+        {"rounds": 0},
+        {"seed": -1},
+        {"confidence": 1.0},
+        {"clients": 1},
+    ):
         with pytest.raises(InvalidParameter):
             replace(SMALL, **wrong)
     for budget in (None, Budget(4.0, 1e-5, adjacency="add-remove")):
         with pytest.raises(InvalidParameter):
             SMALL.play(mechanism("k-means"), budget)
+
+
+# The statement of a run.
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("audit") / "run"
+    small = ["--records", "200", "--clients", "4", "--rounds", "3", "--landmarks", "20", "--placement", "weights"]
+    assert main(["run", "--data", "digits", "--epsilon", "3", "--density", *small, "--out", str(folder)]) == 0
+    return folder
+
+
+def test_a_run_gets_the_audit_of_its_settings_into_its_statement(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    before, words = json.loads((folder / "statement.json").read_text()), (folder / "statement.md").read_text()
+    capsys.readouterr()
+    assert main(["audit", "--run", str(folder), "--games", "40", "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    # The digits have public bounds, so that the run released no scale histogram.
+    assert result["facts"]["stages"] == ["moments", "second moments", "cluster sums", "density"]
+    assert result["claimed_epsilon"] == pytest.approx(before["epsilon_end_to_end"], rel=1e-6)
+    after = json.loads((folder / "statement.json").read_text())
+    assert after["audit"]["lower_bounds"]["gdp"] == result["bounds"]["gdp"]["epsilon"]
+    assert after["audit"]["command"] == f"dpfedvis audit --run {folder} --games 40 --confidence 0.95 --seed 0"
+    assert {**after, "audit": None} == before
+    sections = (folder / "statement.md").read_text().split("\n## ")
+    kept = [each for each in sections if not each.startswith(("Audit", "Membership attack"))]
+    assert "\n## ".join(kept) == words
+    assert len(sections) == len(kept) + 2
+    assert "Membership attack" in (folder / "report.html").read_text()
+    assert main(["audit", "--run", str(folder), "--games", "40", "--seed", "1"]) == 0
+    assert str(folder) in capsys.readouterr().out
+    assert (folder / "statement.md").read_text().count("## Audit") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--epsilon", "4"], "--epsilon must be left out with --run"),
+        (["--delta", "1e-6"], "--delta must be left out with --run"),
+        (["--level", "noise"], "--level"),
+        (["--games", "3"], "at least 20"),
+    ],
+)
+def test_what_a_run_says_by_itself_is_not_said_again(
+    options: list[str], said: str, finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (finished / "statement.md").read_text()
+    capsys.readouterr()
+    assert main(["audit", "--run", str(finished), *options]) == 2
+    out, err = capsys.readouterr()
+    assert (out, said in err, err.count("\n")) == ("", True, 1)
+    assert (finished / "statement.md").read_text() == before
+
+
+def test_a_run_that_is_not_private_end_to_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--records", "100", "--clients", "2", "--rounds", "2", "--landmarks", "20"]
+    folder = str(tmp_path / "exact")
+    assert main(["run", "--data", "digits", "--mechanism", "none", *small, "--out", folder]) == 0
+    capsys.readouterr()
+    for where, said in ((folder, "release must be none"), (str(tmp_path / "nothing"), "no finished run")):
+        assert main(["audit", "--run", where]) == 2
+        out, err = capsys.readouterr()
+        assert (out, said in err, err.count("\n")) == ("", True, 1)

@@ -208,6 +208,14 @@ def test_largest_auc_of_epsilon_delta(epsilon, delta):
     assert limit.auc() == pytest.approx(area, abs=2 / 4000)
 
 
+@given(mu=st.floats(0.0, 6.0), epsilon=st.floats(0.0, 8.0), delta=st.sampled_from([0.0, 1e-5, 0.1]))
+def test_no_guess_is_right_more_often_than_allowed(mu, epsilon, delta):
+    grid = np.concatenate([np.linspace(1e-6, 1 - 1e-6, 2001), ndtr([-mu / 2]), [(1 - delta) / (1 + math.exp(epsilon))]])
+    for limit in (Limit.of_mu(mu), Limit(None, epsilon, delta)):
+        best = max((1 - fpr + limit.tpr(float(fpr))) / 2 for fpr in grid)
+        assert limit.accuracy() == pytest.approx(best, abs=1e-9)
+
+
 @given(epsilon=st.floats(0.1, 8), fpr=st.floats(1e-4, 0.99))
 def test_gdp_allows_no_more_than_its_epsilon_delta(epsilon, fpr):
     limit = Limit.of_mu(Budget(epsilon, 1e-5).mu)
@@ -347,6 +355,17 @@ def test_noise_that_is_less_than_the_ledger_says_is_noticed():
     honest, faulty = (judge(mu * coins + sd * rng.normal(size=count), coins, mu, Limit.of_mu(mu)) for sd in (1, 0.5))
     assert honest.excess > LEVEL > faulty.excess
     assert faulty.outcome.auc.low > faulty.outcome.limit.auc()
+
+
+def test_games_of_different_distances_are_judged_each_by_its_own():
+    rng, count = np.random.default_rng(15), 4000
+    coins, apart = rng.random(count) < 0.5, rng.choice([0.5, 2.0], count)
+    found = judge(apart * coins + rng.normal(size=count), coins, apart, Limit.of_mu(2.0))
+    assert found.distance == pytest.approx(apart.mean())
+    assert found.possible == pytest.approx(np.mean(ndtr(apart / 2)))
+    # A threshold at half of the mean distance for all would lose some of this.
+    assert found.accuracy.low < found.possible < found.accuracy.high
+    assert found.excess_possible > LEVEL
 
 
 def test_digits_stay_below_mu_and_at_what_is_possible():

@@ -1,0 +1,178 @@
+"""Watched runs of the end-to-end map, and what an adversary makes of them: an audit, and a membership attack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from accounting.errors import InvalidParameter
+from attacks.auditing.claims import Claim
+from attacks.auditing.pipeline_model import PipelineModel, noise_seen, restated
+from attacks.auditing.result import AuditResult
+from attacks.auditing.uploads import Evidence, Watched, audit_evidence, weigh
+from attacks.membership import Game
+from attacks.membership_games import StrongGames, judge
+from attacks.roc import Limit
+from dpfedvis import FedTSNE
+from dpfedvis.reporting.audited import Audited, Rate
+from dpfedvis.reporting.statement import Statement
+
+WHOLE = Game(
+    "every upload of every stage, all other records known",
+    "the record x, at the client of its game",
+    "another record x′ in its place",
+    "x, x′, all other records, all uploads as the server sees them, all that it publishes, and the noise's law",
+    independent=True,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedRun:
+    """One run, with everything that its server sees.
+
+    Parameters
+    ----------
+    seen : list of Watched
+    model : PipelineModel
+    coins : dict of str to bool
+        Of the clients that host a game.
+    estimator : FedTSNE
+        Fitted.
+    """
+
+    seen: list[Watched]
+    model: PipelineModel
+    coins: dict[str, bool]
+    estimator: FedTSNE
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """All games, in one run or in as many as there are games.
+
+    Parameters
+    ----------
+    runs : tuple of WatchedRun
+        With the same settings, and noise of their own.
+    delta : float
+        At which ε is claimed.
+    confidence : float
+        Of each bound.
+    facts : dict
+        Settings, ready for JSON.
+    """
+
+    runs: tuple[WatchedRun, ...]
+    delta: float
+    confidence: float
+    facts: dict[str, Any]
+
+    @property
+    def estimator(self) -> FedTSNE:
+        """The first run's: all have the same plan, and claim the same."""
+        return self.runs[0].estimator
+
+    @property
+    def statement(self) -> Statement:
+        """What may be said of a run that was watched."""
+        return self.estimator.statement_
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Names of the uploads of each stage."""
+        return tuple(self.runs[0].model.stages)
+
+    @cached_property
+    def noise(self) -> dict[tuple[str, int], float]:
+        """The noise that was seen, over what was stated; see `noise_seen`."""
+        return noise_seen((run.seen, run.model) for run in self.runs)
+
+    @cached_property
+    def coins(self) -> dict[str, bool]:
+        """All coins, by a name for each game."""
+        return {_game(number, host): coin for number, run in enumerate(self.runs) for host, coin in run.coins.items()}
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What the uploads say about each coin, by the noise that was seen in them."""
+        ratios: dict[str, float] = {}
+        distance: dict[str, float] = {}
+        for number, run in enumerate(self.runs):
+            found = weigh([restated(each, self.noise) for each in run.seen], run.model)
+            ratios |= {_game(number, host): found.ratios[host] for host in run.coins}
+            distance |= {_game(number, host): found.distance[host] for host in run.coins}
+        return Evidence(ratios, distance)
+
+    def audit(self, claim: Claim | None = None) -> AuditResult:
+        """Hold what was seen against a claim, by default the ledger's."""
+        noise = {f"{what}, round {number}": share for (what, number), share in self.noise.items()}
+        return audit_evidence(
+            self.evidence,
+            self.coins,
+            claim or Claim.of_ledger(self.estimator.ledger_, self.delta),
+            confidence=self.confidence,
+            title=f"end-to-end map with {self.facts['mechanism']}",
+            description=(
+                f"every upload of every stage ({', '.join(self.stages)}) as the server sees it, and all that it "
+                "publishes; all other records are known. A canary is one of two far, orthogonal records. Uploads are "
+                f"weighed by the noise that is seen in them, and so is the reach. {self._independence}"
+            ),
+            facts={**self.facts, "stages": list(self.stages), "noise_seen": noise},
+        )
+
+    @property
+    def _independence(self) -> str:
+        if len(self.runs) > 1:
+            return "Every game is a run of its own: the server sees sums over clients, of which one hosts the canary."
+        return "Clients meet only in what the server publishes, to which each adds one part in as many as there are."
+
+    def membership(self) -> StrongGames:
+        """Attack membership with the same games: rates, held against the most that the ledger allows.
+
+        With the distance d of the two hypotheses in units of the noise, a log-likelihood ratio is N(±d²/2, d²), so that
+        ratio/d + d/2 is N(0, 1) out and N(d, 1) in.
+        """
+        ratios, distances = (
+            np.array([values[game] for game in self.coins]) for values in (self.evidence.ratios, self.evidence.distance)
+        )
+        if not distances.all():
+            raise InvalidParameter("canaries", "a pair that uploads the same", "records that can be told apart")
+        limit = Limit.of_ledger(self.estimator.ledger_, self.delta, rows=True)
+        tossed = np.array(list(self.coins.values()), dtype=bool)
+        return judge(ratios / distances + distances / 2, tossed, distances, limit, WHOLE)
+
+
+def for_statement(result: AuditResult, games: StrongGames, command: str) -> Audited:
+    """Return both as a statement carries them; `command` is what made them."""
+    return Audited(
+        verdict=result.verdict,
+        claimed_epsilon=result.claim.epsilon,
+        delta=result.claim.delta,
+        lower_bounds={each.method: each.epsilon for each in result.bounds},
+        confidence=result.bounds[0].confidence,
+        games=result.counts.games,
+        stages=tuple(result.facts["stages"]),
+        trust=result.facts["trust"],
+        placement=result.facts["placement"],
+        membership=_rates(games),
+        excess=games.excess,
+        command=command,
+    )
+
+
+def _rates(games: StrongGames) -> tuple[Rate, ...]:
+    outcome, limit = games.outcome, games.outcome.limit
+    found = [("right guesses", games.accuracy, games.allowed), ("AUC", outcome.auc, limit.auc())]
+    found += [
+        (f"TPR at FPR {point.target:.1%}", point.tpr, point.allowed)
+        for point in outcome.points
+        if point.tpr is not None
+    ]
+    return tuple(Rate(name, each.value, each.low, each.high, allowed) for name, each, allowed in found)
+
+
+def _game(number: int, host: str) -> str:
+    return f"run {number}, {host}"

@@ -8,6 +8,7 @@ tritanopic sight.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -50,6 +51,11 @@ class Look:
     marker: str
     glyph: str
 
+    @property
+    def first(self) -> bool:
+        """Whether its shape is the first one; lines of the others are broken."""
+        return self.symbol == SYMBOLS[0][0]
+
 
 def looks(count: int) -> tuple[Look, ...]:
     """Return a look for each of `count` groups."""
@@ -58,6 +64,24 @@ def looks(count: int) -> tuple[Look, ...]:
         Look(light[number % len(light)], dark[number % len(light)], *SYMBOLS[number // len(light) % len(SYMBOLS)])
         for number in range(count)
     )
+
+
+def paired(groups: Sequence[str], families: Sequence[str]) -> dict[str, Look]:
+    """Return a look for each group, of one colour within a family, where there are colours and shapes enough.
+
+    Parameters
+    ----------
+    groups, families : sequences of str
+        Names of the groups, distinct, and the family of each.
+    """
+    colours = dict(zip(dict.fromkeys(families), looks(len(set(families))), strict=True))
+    if len(colours) > len(_MUTED) or max(Counter(families).values(), default=0) > len(SYMBOLS):
+        return dict(zip(groups, looks(len(groups)), strict=True))
+    found, members = {}, Counter[str]()
+    for group, family in zip(groups, families, strict=True):
+        found[group] = Look(colours[family].light, colours[family].dark, *SYMBOLS[members[family]])
+        members[family] += 1
+    return found
 
 
 def shades(groups: Sequence[object]) -> dict[object, str]:

@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
+from accounting.events import Trust
 from dpfedvis.reporting.figures import plain, save
-from dpfedvis.reporting.palette import Look, looks
+from dpfedvis.reporting.palette import Look, paired
+from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.sweeps.cells import Kind
 from dpfedvis.sweeps.summary import Context, Estimate, Metric, Point
 
@@ -37,7 +40,7 @@ class Axis:
     @classmethod
     def over(cls, epsilons: Sequence[float]) -> Axis:
         """Return the axis for these values."""
-        finite = sorted({float(f"{each:.3g}") for each in epsilons if 0 < each < math.inf}) or [1.0]
+        finite = sorted({float(rounded_up(each, 3)) for each in epsilons if 0 < each < math.inf}) or [1.0]
         zero, infinity = finite[0] / _APART, finite[-1] * _APART
         ticks = {each: f"{each:g}" for each in finite}
         if any(each == 0 for each in epsilons):
@@ -49,6 +52,10 @@ class Axis:
     def place(self, epsilon: float) -> float:
         """Return where an ε is drawn."""
         return self.zero if epsilon == 0 else min(epsilon, self.infinity)
+
+    def shown(self, place: float) -> str:
+        """Return the ε that is drawn there, rounded up."""
+        return {self.zero: "0", self.infinity: "∞"}.get(place) or rounded_up(place)
 
 
 @dataclass(frozen=True)
@@ -123,10 +130,15 @@ class Curves:
 
     @property
     def looks(self) -> dict[str, Look]:
-        """How each series is drawn, the same in every panel."""
+        """How each series is drawn, the same in every panel; those that differ in trust alone share a colour."""
         free = [] if self.landmarks_only else ["data-free"]
         names = [*self.names, *free]
-        return dict(zip(names, looks(len(names)), strict=True))
+        return paired(names, [_but_for_trust(name) for name in names])
+
+    @property
+    def shade(self) -> float:
+        """Opacity of bands, less where many lie on each other."""
+        return 0.15 * min(1.0, 4 / max(len(self.names), 1))
 
 
 def draw(curves: Curves, title: str, stem: Path) -> None:
@@ -143,10 +155,11 @@ def draw(curves: Curves, title: str, stem: Path) -> None:
             colour = look.light
             x, low, high = band(pairs)
             means = [score.mean for _, score in pairs]
-            axes.plot(x, means, color=colour, marker=look.marker, markersize=4, label=plain(name))
-            axes.vlines(x, low, high, color=colour, linewidth=1)
+            dash = "-" if look.first else "--"
+            axes.plot(x, means, dash, color=colour, marker=look.marker, markersize=4, label=plain(name))
+            axes.vlines(x, low, high, color=colour, linewidth=1, alpha=0.4)
             if len(x) > 1:
-                axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+                axes.fill_between(x, low, high, color=colour, alpha=curves.shade, linewidth=0)
         for value, (words, _, dash) in baselines(curves.context, metric):
             axes.axhline(value, color="0.45", linestyle=dash, linewidth=1, label=words)
         axes.set_xscale("log")
@@ -159,6 +172,10 @@ def draw(curves: Curves, title: str, stem: Path) -> None:
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.suptitle(plain(title))
     save(figure, stem)
+
+
+def _but_for_trust(series: str) -> str:
+    return ", ".join(part for part in series.split(", ") if part not in get_args(Trust))
 
 
 def band(pairs: list[tuple[float, Estimate]]) -> tuple[list[float], list[float], list[float]]:

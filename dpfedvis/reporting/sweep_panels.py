@@ -56,11 +56,8 @@ def _traces(
     common = {"type": "scatter", "legendgroup": group}
     if len(x) > 1:
         area = {"x": [*x, *x[::-1]], "y": [*high, *low[::-1]], "fill": "toself", "mode": "none", "hoverinfo": "skip"}
-        yield {**common, **area, "fillcolor": colour, "opacity": 0.15}
-    told = [
-        f"{escape(name)}<br>ε = {axis.ticks.get(float(f'{place:.3g}'), f'{place:.3g}')}: {score}, n = {score.n}"
-        for place, score in pairs
-    ]
+        yield {**common, **area, "fillcolor": colour, "opacity": curves.shade}
+    told = [f"{escape(name)}<br>ε = {axis.shown(place)}: {score}, n = {score.n}" for place, score in pairs]
     yield {
         **common,
         "mode": "lines+markers",
@@ -70,6 +67,6 @@ def _traces(
         "text": told,
         "hovertemplate": "%{text}<extra></extra>",
         "marker": {"color": colour, "symbol": look.symbol, "size": 7},
-        "line": {"color": colour, "width": 1.5},
+        "line": {"color": colour, "width": 1.5, "dash": "solid" if look.first else "dash"},
         "name": escape(name),
     }

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpfedvis.reporting.palette import SYMBOLS, looks
+from dpfedvis.reporting.palette import SYMBOLS, looks, paired
 
 # Machado, Oliveira & Fernandes (2009), severity 1, for linear RGB.
 SIGHT = {
@@ -49,3 +49,19 @@ def test_beyond_ten_a_group_is_told_by_its_shape_too() -> None:
     assert len({(look.light, look.symbol) for look in many}) == len(many)
     assert {look.symbol for look in looks(10)} == {"circle"}
     assert looks(0) == ()
+
+
+def test_families_share_a_colour_and_no_two_groups_a_look():
+    found = paired(["a, local", "b", "a, aggregate"], ["a", "b", "a"])
+    assert list(found) == ["a, local", "b", "a, aggregate"]
+    first, other, second = found.values()
+    assert (first.light, first.dark) == (second.light, second.dark) != (other.light, other.dark)
+    assert (first.symbol, second.symbol, first.first, second.first) == ("circle", "square", True, False)
+    for names, families in (
+        ([str(i) for i in range(12)], [str(i // 2) for i in range(12)]),  # six colours in two shapes
+        ([str(i) for i in range(24)], [str(i // 2) for i in range(24)]),  # more families than colours
+        ([str(i) for i in range(7)], ["one"] * 7),  # more members than shapes
+    ):
+        drawn = paired(names, families)
+        assert len(set(drawn.values())) == len(names)
+    assert paired([], []) == {}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpfedvis.reporting.sweep_figures import Curves
+from dpfedvis.reporting.sweep_figures import Axis, Curves
 from dpfedvis.reporting.sweep_page import Heading, Paragraph, Table, html_page, markdown
 from dpfedvis.reporting.sweep_report import write_report
 from dpfedvis.sweeps.store import Row
@@ -42,6 +44,25 @@ def test_figures_carry_the_means_and_one_look_a_series(sweep_rows: list[Row], tm
         look = made["curves-1"]["series"][number]
         assert lines[name]["legendgroup"] == str(number)
         assert lines[name]["marker"]["color"] == {"light": look["light"], "dark": look["dark"]}
+
+
+def test_no_epsilon_is_shown_smaller_than_it_is() -> None:
+    values = [0.0, 0.50001, 1 - 1e-12, 2.00049, math.inf]
+    axis = Axis.over(values)
+    assert [axis.shown(axis.place(each)) for each in values] == ["0", "0.5001", "1", "2.001", "∞"]
+    assert list(axis.ticks.values()) == ["0", "0.501", "1", "2.01", "∞"]
+
+
+def test_series_that_differ_in_trust_share_a_colour(sweep_rows: list[Row]) -> None:
+    (context,) = contexts(sweep_rows, HERE)
+    renamed = [
+        replace(point, series={"k-means": "gradient, local", "gradient": "gradient, aggregate"}.get(point.series, "x"))
+        for point in context.points
+    ]
+    looks = Curves(replace(context, points=tuple(renamed))).looks
+    local, summed = looks["gradient, local"], looks["gradient, aggregate"]
+    assert (local.light, local.symbol) == (summed.light, "circle")
+    assert (summed.symbol, looks["data-free"].light != local.light) == ("square", True)
 
 
 def test_every_number_that_is_drawn_is_in_a_table(sweep_rows: list[Row], tmp_path: Path) -> None:

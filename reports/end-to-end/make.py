@@ -50,6 +50,11 @@ seed each) and .870 (three); the last three looks also gave .762, .799 and .823 
 *aggregate*). After the third the sweeps, the number of landmarks and the anchors' pull were changed, after the fourth
 how a client compares its own records, after the fifth where records settle among their anchors and which of these pull,
 each time on the public data. The rows below are the sixth look, and nothing was changed after it."""
+AUDITED = """\
+All stages as one mechanism, with worst-case records of its own and no one's data; the commands write into `audits/` with
+`--out reports/end-to-end/audits/TRUST-EPSILON`, and the statement there carries the result. *Certified*: the larger of
+two lower bounds, at 95 % confidence each. *Right guesses*, *AUC*: a membership attack by the same games, in which all
+other records are known, beside the most that the guarantee allows any attack."""
 KINDS = {
     "k-means": KMeans,
     "gradient": GradientPerturbation,
@@ -153,7 +158,25 @@ def table() -> str:
         facts = [first[key] for key in ("data", "partition", "mechanism", "trust", "asked")]
         row = [*facts, len(cells), *scores, first["landmarks"], first["components"]]
         lines.append("| " + " | ".join(map(str, row)) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *audited()]) + "\n"
+
+
+def audited() -> list[str]:
+    """Return what the audits in `audits/` found, with the command of each."""
+    lines = ["", "## Audited", "", AUDITED, ""]
+    lines += [
+        "| trust | claimed ε | certified ε | verdict | right guesses | allowed | AUC | allowed | games | made by |"
+    ]
+    lines += ["|---|---|---|---|---|---|---|---|---|---|"]
+    for path in sorted((HERE / "audits").glob("*/*-statement.json")):
+        audit = json.loads(path.read_text())["audit"]
+        guesses, auc = audit["membership"][:2]
+        rates = [f"{each[key]:.3f}" for each in (guesses, auc) for key in ("found", "allowed")]
+        link = f"[`{audit['command']}`]({path.relative_to(HERE).with_suffix('.md')})"
+        found = [f"{audit['claimed_epsilon']:.4g}", f"≥ {max(audit['lower_bounds'].values()):.3f}", audit["verdict"]]
+        row = [audit["trust"], *found, *rates, audit["games"], link]
+        lines.append("| " + " | ".join(map(str, row)) + " |")
+    return lines
 
 
 def shown(values: list[float | None]) -> str:

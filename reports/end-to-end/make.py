@@ -53,8 +53,8 @@ each time on the public data. The rows below are the sixth look, and nothing was
 AUDITED = """\
 All stages as one mechanism, with worst-case records of its own and no one's data. With `--out
 reports/end-to-end/audits/TRUST-EPSILON` the commands leave what is in `audits/`; the statement there carries the
-result. *Certified*: the larger of two lower bounds, at 95 % confidence each. *Right guesses*, *AUC*: a membership attack
-by the same games, in which all other records are known, beside the most that the guarantee allows any attack."""
+result. *Certified*: the larger of two lower bounds, at 95 % confidence each. *Right guesses*, *AUC*: a membership
+attack by the same games, in which all other records are known, beside the most that the guarantee allows any."""
 KINDS = {
     "k-means": KMeans,
     "gradient": GradientPerturbation,

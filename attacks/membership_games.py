@@ -84,13 +84,14 @@ class StrongGames:
     ----------
     outcome : Membership
     distance : float
-        Of the two hypotheses in units of the noise, the mean over games: what is possible for these pairs. At most μ.
+        Of the two hypotheses in units of the noise, the mean over games: what is possible for these pairs. At most μ if
+        the code keeps its claim.
     accuracy : Interval
         Share of right guesses, at the threshold halfway between the two.
     allowed : float
         The largest probability of a right guess that the guarantee allows, Φ(μ/2) for μ-GDP (`Limit.accuracy`).
     possible : float
-        Φ(distance/2), that of the best test for this pair, if the noise is what was stated; the mean over games.
+        Φ(distance/2), that of the best test for this pair with noise of that scale; the mean over games.
     excess, excess_possible : float
         p-values of "no more right guesses than allowed", and than possible; exact, one-sided. A small one is a leak.
     """
@@ -194,8 +195,8 @@ def judge(
     """Return rates and p-values of games with scores z, N(0, 1) out and N(distance, 1) in, and these coins.
 
     Distances may differ between games. Then the number of right guesses is a sum of coins of different probabilities,
-    whose tail beyond the mean is no heavier than that of the binomial with the mean probability (Hoeffding 1956,
-    Thm 4): p-values below one half err on the side of the code.
+    whose tail from one above the mean on is no heavier than that of the binomial with the mean probability (Hoeffding
+    1956, Thm 4): small p-values err on the side of the code.
     """
     scores = np.asarray(z, dtype=np.float64)
     apart = np.broadcast_to(np.asarray(distance, dtype=np.float64), scores.shape)

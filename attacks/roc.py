@@ -18,13 +18,14 @@ import numpy.typing as npt
 from scipy.special import bdtrc, ndtr, ndtri
 
 from accounting import Event, Ledger, checks, gaussian_epsilon
-from accounting.accountants import tightest
+from accounting.accountants import distinct, tightest
 from accounting.composition import Composition
 from attacks.auditing.lower_bounds import rate_above
 from attacks.gradients import Float64
 from dpfedvis.errors import DpfedvisError
 
 CONFIDENCE = 0.95
+_CURVE = (1e-3, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5)  # δ at which a limit without μ is known, beside its own
 
 
 class NoScores(DpfedvisError):
@@ -56,11 +57,14 @@ class Limit:
     mu : float, optional
         GDP parameter where all releases are Gaussian; ``inf`` for none; None where only (ε, δ) is known.
     epsilon, delta : float
+    curve : tuple of (float, float)
+        Further pairs (ε, δ) that hold too; used without μ.
     """
 
     mu: float | None
     epsilon: float
     delta: float
+    curve: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def of_mu(cls, mu: float, delta: float = 1e-5) -> Limit:
@@ -78,50 +82,59 @@ class Limit:
         for event in ledger.events():
             if rows or event.stage != "release":
                 by_client[event.client].append(event)
-        mu, epsilon = 0.0, 0.0
-        for events in by_client.values():
-            total, twice = Composition(events), any(each.adjacency == "add-remove" for each in events)
-            inexact = bool(total.sampled or total.discrete)
-            if total.unprotected or (twice and inexact):
-                return cls(math.inf, math.inf, delta)
-            if inexact:
-                epsilon = max(epsilon, tightest(total).epsilon(total, delta))
-            else:
-                mu = max(mu, (2 if twice else 1) * total.total_mu)
-        if epsilon:
-            return cls(None, max(epsilon, gaussian_epsilon(mu, delta)), delta)
-        return cls.of_mu(mu, delta)
+        twice = any(event.adjacency == "add-remove" for events in by_client.values() for event in events)
+        totals = distinct(Composition(events) for events in by_client.values())
+        inexact = [total for total in totals if total.sampled or total.discrete]
+        if any(total.unprotected for total in totals) or (twice and inexact):
+            return cls(math.inf, math.inf, delta)
+        mu = (2 if twice else 1) * max((total.total_mu for total in totals if total not in inexact), default=0.0)
+        if not inexact:
+            return cls.of_mu(mu, delta)
+
+        def epsilon(at: float) -> float:
+            return max(gaussian_epsilon(mu, at), *(tightest(total).epsilon(total, at) for total in inexact))
+
+        return cls(None, epsilon(delta), delta, tuple((epsilon(at), at) for at in _CURVE))
 
     def tpr(self, fpr: float) -> float:
         """Return the largest TPR at this FPR."""
         if self.mu is not None:
             return 1.0 if self.mu == math.inf else float(ndtr(ndtri(fpr) + self.mu))
-        return min(1.0, math.exp(self.epsilon) * fpr + self.delta, 1 - math.exp(-self.epsilon) * (1 - self.delta - fpr))
+        return min(
+            min(1.0, math.exp(epsilon) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
+            for epsilon, delta in self._pairs
+        )
 
     def auc(self) -> float:
         """Return the largest area under the ROC curve: the integral of `tpr` over all FPR.
 
         For μ-GDP, ∫ Φ(Φ⁻¹(a) + μ) da = P[Z′ ≤ Z + μ] = Φ(μ/√2) for independent standard normal Z, Z′. For (ε, δ) the
         curve goes in lines from (0, δ) to (a, 1 − a), a = (1 − δ)/(1 + e^ε), and on to (1 − δ, 1). Above it lie a
-        trapezoid a(1 − δ + a)/2 and a triangle a(1 − δ − a)/2, together a(1 − δ).
+        trapezoid a(1 − δ + a)/2 and a triangle a(1 − δ − a)/2, together a(1 − δ). Of several pairs the least is taken,
+        which is a little more than the area under all of them.
         """
         if self.mu is not None:
             return float(ndtr(self.mu / math.sqrt(2)))
-        return 1 - (1 - self.delta) ** 2 / (1 + math.exp(self.epsilon))
+        return min(1 - (1 - delta) ** 2 / (1 + math.exp(epsilon)) for epsilon, delta in self._pairs)
 
     def accuracy(self) -> float:
         """Return the largest probability of a right guess on a fair coin: the largest of (1 − FPR + TPR)/2.
 
         For μ-GDP it is Φ(μ/2), at FPR = Φ(−μ/2). For (ε, δ) it is 1 − a at the corner (a, 1 − a) of the curve, see
-        `auc`.
+        `auc`; of several pairs the least.
         """
         if self.mu is not None:
             return float(ndtr(self.mu / 2))
-        return 1 - (1 - self.delta) / (1 + math.exp(self.epsilon))
+        return min(1 - (1 - delta) / (1 + math.exp(epsilon)) for epsilon, delta in self._pairs)
+
+    @property
+    def _pairs(self) -> tuple[tuple[float, float], ...]:
+        return (self.epsilon, self.delta), *self.curve
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields; JSON has no infinity."""
-        return {name: "inf" if value == math.inf else value for name, value in asdict(self).items()}
+        plain = {"mu": self.mu, "epsilon": self.epsilon, "delta": self.delta}
+        return {name: "inf" if value == math.inf else value for name, value in plain.items()}
 
 
 def rate(hits: int, trials: int) -> Interval:

@@ -20,10 +20,14 @@ def write_statement(folder: Path, statement: Statement) -> None:
 
 def statement_of(folder: Path) -> Statement:
     """Make the statement of a finished run again: numbers from its ledger, the rest from what it said before."""
+    path = folder / NUMBERS
     try:
-        before = json.loads((folder / NUMBERS).read_text(encoding="utf-8"))
-        told = {"delta": float(before["delta"]), "facts": before["facts"], "remarks": tuple(before["remarks"])}
+        before = json.loads(path.read_text(encoding="utf-8"))
+        delta, facts, remarks = before["delta"], before["facts"], before["remarks"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RecordingError(f"{folder / NUMBERS} cannot be read ({type(error).__name__}: {error})") from error
+        raise RecordingError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
+    whole = isinstance(facts, dict) and isinstance(remarks, list) and all(isinstance(each, str) for each in remarks)
+    if not (whole and isinstance(delta, float) and 0 < delta < 1):
+        raise RecordingError(f"{path} is damaged: it does not have what a statement says")
     with Ledger.read(folder / LEDGER) as ledger:
-        return state(ledger, **told)
+        return state(ledger, delta=delta, facts=facts, remarks=remarks)

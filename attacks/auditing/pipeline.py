@@ -107,10 +107,10 @@ class PipelineAudit:
         """
         if budget is None:
             raise InvalidParameter("budget", None, "given for the audit of a whole map")
-        if (budget.adjacency, budget.unit) != ("replace-one", "record"):
-            raise InvalidParameter(
-                "adjacency and unit", (budget.adjacency, budget.unit), "replace-one, record: a canary is a record"
-            )
+        if budget.unit != "record":
+            raise InvalidParameter("unit", budget.unit, "record: a canary is a record")
+        if budget.adjacency != "replace-one":
+            raise InvalidParameter("adjacency", budget.adjacency, "replace-one: a canary is one of two records")
         if mechanism.protection != "upload" or mechanism.trust not in ("local", "aggregate"):
             raise InvalidParameter(
                 "mechanism",
@@ -131,8 +131,7 @@ class PipelineAudit:
             "mechanism": mechanism.name,
             "trust": mechanism.trust,
             "noise": self.noise,
-            "placement": "weights",
-            "rounds": self.rounds,
+            "rounds": mechanism.uploads(self.rounds),
             "runs": len(runs),
             "clients": self.games if mechanism.trust == "local" else self.clients,
             "records": self.records,

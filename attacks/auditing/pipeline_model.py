@@ -53,6 +53,9 @@ class Pairs:
 def orthogonal_pairs(games: int, features: int, records: int, seed: int) -> Pairs:
     """Two far, orthogonal records for each client, which move every stage at once.
 
+    What they can attain; how far they come depends on where landmarks and map go (`Played.moved` tells). Gradients,
+    whose sensitivity is that of landmarks all at one distance, they hardly move.
+
     - Second moments: orthogonal records beyond the clipping norm attain Δ, and C is the root mean square distance from
       the centre, which the other records keep small.
     - Cluster sums: different landmarks, and offsets that are clipped, attain Δ. Each client has a direction of its own,
@@ -61,7 +64,7 @@ def orthogonal_pairs(games: int, features: int, records: int, seed: int) -> Pair
       the canaries, [2m, 4m) in squares for m a power of two, or falls back to τ = 2√m.
     - Scale histogram: the pair with the canary falls into different octaves, 1.06 r² < 4m ≤ 1.56 r² for the r² below,
       whichever of its equal partners the shuffle takes. This moves half of what Δ² allows.
-    - Density: mostly two cells, which attains Δ.
+    - Density: two cells attain Δ.
 
     Parameters
     ----------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from accounting import GaussianRelease
 from accounting.errors import InvalidParameter
 from attacks.auditing.claims import Claim
 from attacks.auditing.pipeline_model import PipelineModel, noise_seen, restated
@@ -20,6 +22,7 @@ from dpfedvis import FedTSNE
 from dpfedvis.reporting.audited import Audited, Rate
 from dpfedvis.reporting.statement import Statement
 
+_ROUNDING = 1e-5  # of float32 uploads
 WHOLE = Game(
     "every upload of every stage, all other records known",
     "the record x, at the client of its game",
@@ -106,10 +109,30 @@ class Played:
             distance |= {_game(number, host): found.distance[host] for host in run.coins}
         return Evidence(ratios, distance)
 
+    @cached_property
+    def moved(self) -> dict[str, tuple[float, float]]:
+        """How far the two sides of a coin are apart in each stage, over the stated sensitivity: mean and largest."""
+        apart: defaultdict[str, list[float]] = defaultdict(list)
+        for run in self.runs:
+            for event in (event for each in run.seen for event in each.events if event.client in run.coins):
+                assert isinstance(event, GaussianRelease)
+                pair = run.model(event)
+                difference = np.linalg.norm(pair.inside.astype(np.float64) - pair.outside)
+                apart[event.what].append(float(difference) / event.sensitivity)
+        return {what: (float(np.mean(shares)), max(shares)) for what, shares in apart.items()}
+
+    @property
+    def proof(self) -> str:
+        """Name the stages that one record moves further than their stated sensitivity, which no chance explains."""
+        wrong = {what: most for what, (_, most) in self.moved.items() if most > 1 + _ROUNDING}
+        told = " and ".join(f"{what} by {most:.3g} times" for what, most in wrong.items())
+        return f"One record moves {told} the stated sensitivity: the code does not keep the claim." if wrong else ""
+
     def audit(self, claim: Claim | None = None) -> AuditResult:
         """Hold what was seen against a claim, by default the ledger's."""
         noise = {f"{what}, round {number}": share for (what, number), share in self.noise.items()}
-        return audit_evidence(
+        moved = {what: mean for what, (mean, _) in self.moved.items()}
+        result = audit_evidence(
             self.evidence,
             self.coins,
             claim or Claim.of_ledger(self.estimator.ledger_, self.delta),
@@ -120,8 +143,9 @@ class Played:
                 "publishes; all other records are known. A canary is one of two far, orthogonal records. Uploads are "
                 f"weighed by the noise that is seen in them, and so is the reach. {self._independence}"
             ),
-            facts={**self.facts, "stages": list(self.stages), "noise_seen": noise},
+            facts={**self.facts, "stages": list(self.stages), "moved": moved, "noise_seen": noise},
         )
+        return replace(result, proof=self.proof)
 
     @property
     def _independence(self) -> str:
@@ -132,8 +156,14 @@ class Played:
     def membership(self) -> StrongGames:
         """Attack membership with the same games: rates, held against the most that the ledger allows.
 
-        With the distance d of the two hypotheses in units of the noise, a log-likelihood ratio is N(±d²/2, d²), so that
-        ratio/d + d/2 is N(0, 1) out and N(d, 1) in.
+        With the distance d of the two hypotheses in units of the noise that was seen, a log-likelihood ratio is
+        N(±d²/2, d²), so that ratio/d + d/2 is N(0, 1) out and N(d, 1) in.
+
+        Games of one run meet in what the server publishes. The test by right guesses holds all the same: given all that
+        was seen, the coins are independent, and game i is guessed right with probability q_i, the larger of the two
+        posteriors. Whatever the other games show, the guarantee leaves q_i a mean of at most Φ(μ/2), and the
+        probability of at least k right guesses is multilinear in the q_i and grows with each, so that it is at most
+        that of a binomial. Intervals of AUC and TPR take the games for independent.
         """
         ratios, distances = (
             np.array([values[game] for game in self.coins]) for values in (self.evidence.ratios, self.evidence.distance)
@@ -154,9 +184,10 @@ def for_statement(result: AuditResult, games: StrongGames, command: str) -> Audi
         lower_bounds={each.method: each.epsilon for each in result.bounds},
         confidence=result.bounds[0].confidence,
         games=result.counts.games,
-        stages=tuple(result.facts["stages"]),
+        sentence=result.sentence,
+        moved=result.facts["moved"],
         trust=result.facts["trust"],
-        placement=result.facts["placement"],
+        noise=result.facts["noise"],
         membership=_rates(games),
         excess=games.excess,
         command=command,

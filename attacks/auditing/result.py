@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.auditing.claims import Claim
+from dpfedvis.reporting.rounding import rounded_up
 
 Verdict = Literal["consistent", "suspect", "violated", "no claim"]
 Scores = NDArray[np.float64]
@@ -90,6 +91,8 @@ class AuditResult:
     counts : Guesses
     seen : str
         What the adversary saw, and what a canary is here.
+    proof : str
+        What shows without any chance that the claim is wrong, as a sentence; empty if nothing does.
     facts : dict
         Numbers of the run, ready for JSON; ``reach`` is the canaries' distance over the stated sensitivity.
     scores_in, scores_out : array of shape (games_in,), (games_out,)
@@ -103,6 +106,7 @@ class AuditResult:
     beyond_chance: float
     counts: Guesses
     seen: str
+    proof: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
     scores_in: Scores = field(default_factory=lambda: np.empty(0), repr=False)
     scores_out: Scores = field(default_factory=lambda: np.empty(0), repr=False)
@@ -127,7 +131,7 @@ class AuditResult:
         """
         if not self.claim.exists:
             return "no claim"
-        if self.beyond_chance > self.claim.epsilon:
+        if self.proof or self.beyond_chance > self.claim.epsilon:
             return "violated"
         return "suspect" if self.lower_bound > self.claim.epsilon else "consistent"
 
@@ -137,8 +141,8 @@ class AuditResult:
         if not self.claim.exists:
             return f"No claim to audit; lower bound found: ε ≥ {self.lower_bound:.4g} at δ = {self.claim.delta:g}."
         return (
-            f"{_MEANING[self.verdict]} Claimed ε = {self.claim.epsilon:.4g}, certified ε ≥ {self.lower_bound:.4g} at "
-            f"δ = {self.claim.delta:g}."
+            f"{self.proof or _MEANING[self.verdict]} Claimed ε = {rounded_up(self.claim.epsilon)}, certified "
+            f"ε ≥ {self.lower_bound:.4g} at δ = {self.claim.delta:g}."
         )
 
     def bound(self, method: str) -> LowerBound:
@@ -160,6 +164,7 @@ class AuditResult:
             "ratio": self.ratio,
             "alarm": self.alarm,
             "beyond_chance": self.beyond_chance,
+            "proof": self.proof,
             "bounds": {
                 each.method: {
                     "epsilon": each.epsilon,

@@ -31,12 +31,13 @@ the mechanism learns, and audits all their stages as one mechanism; the same gam
 are held against the most that the guarantee allows. Its folder also gets the privacy statement of such a run, with
 both in it. --run does that with the settings of a finished run, and puts the result into the statement of that run; the
 run's data are not used. With trust aggregate every game is a run of its own, about a fifth of a second each.
-A lower bound above the claim shows that the claim is wrong; if chance cannot explain it, the exit code is 1. One below
-it shows what this adversary could certify, and no more.
+A lower bound above the claim shows that the claim is wrong; if chance cannot explain it, or more right guesses than the
+guarantee allows, the exit code is 1 (by chance at most twice in a thousand). A bound below the claim shows what this
+adversary could certify, and no more.
 """
 _LEVELS = ("noise", "records")
 _PIPELINE = "pipeline"
-_DELTA, _NOISE = 1e-5, "seeded"
+_DELTA, _NOISE, _CANARIES = 1e-5, "seeded", 10_000
 
 
 class MissingOption(DpfedvisError):
@@ -58,10 +59,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--epsilon", type=float, help="ε of the run; needed by mechanisms that protect")
     parser.add_argument("--delta", type=float, help=f"δ of the run ({_DELTA:g})")
     parser.add_argument("--level", choices=(*_LEVELS, "both", _PIPELINE), default="both", help="which audit (both)")
-    parser.add_argument("--canaries", type=int, default=10_000, help="canaries of level noise (10000)")
+    parser.add_argument("--canaries", type=int, help=f"canaries of level noise ({_CANARIES})")
     parser.add_argument("--games", type=int, default=1000, help="clients of records and pipeline, a canary each (1000)")
     parser.add_argument("--rounds", type=int, help="rounds S (50 for noise, 4 for the others)")
-    parser.add_argument("--local-steps", type=int, default=1, help="local steps Q of variable and local-steps (1)")
+    parser.add_argument("--local-steps", type=int, help="local steps Q of variable and local-steps (1)")
     parser.add_argument("--trust", help="local, aggregate or central (local)")
     parser.add_argument("--tau-x", type=float, help="public bound on the norm of a record, for input (1)")
     parser.add_argument("--clip", type=float, help="clipping norm of clipped, as a fraction of the largest (0.5)")
@@ -145,7 +146,7 @@ def _level(arguments: argparse.Namespace, mechanism: Mechanism, name: str) -> Le
     from attacks.audit import NoiseAudit, RecordAudit
 
     common: dict[str, Any] = {
-        "local_steps": arguments.local_steps if mechanism.local_steps else 1,
+        "local_steps": arguments.local_steps if mechanism.local_steps and arguments.local_steps is not None else 1,
         "noise": arguments.noise,
         "seed": arguments.seed,
         "confidence": arguments.confidence,
@@ -154,7 +155,7 @@ def _level(arguments: argparse.Namespace, mechanism: Mechanism, name: str) -> Le
     if arguments.rounds is not None:
         common["rounds"] = arguments.rounds
     if name == "noise":
-        return NoiseAudit(canaries=arguments.canaries, **common)
+        return NoiseAudit(canaries=_CANARIES if arguments.canaries is None else arguments.canaries, **common)
     return RecordAudit(games=arguments.games, delta=arguments.delta, **common)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from accounting import Budget
     from attacks.auditing.pipeline import PipelineAudit
     from attacks.membership_games import StrongGames
+    from dpfedvis.config import RunConfig
     from dpfedvis.mechanisms import Mechanism
     from dpfedvis.reporting.statement import Statement
 
 MECHANISM_SETTINGS = ("trust", "tau_x", "clip", "beta", "frequencies")
 OF_A_RUN = ("mechanism", "epsilon", "delta", "noise", "rounds", *MECHANISM_SETTINGS)  # what --run says by itself
+OF_OTHERS = ("canaries", "local_steps")  # what other levels have
 _GAMES = ("games", "confidence", "seed")
 
 
@@ -29,6 +32,7 @@ def audit_settings(
     """Audit the map that these settings make; the statement of a simulated run carries the result."""
     from attacks.auditing.pipeline import PipelineAudit
 
+    _refuse(arguments, OF_OTHERS, "left out for level pipeline")
     if len(chosen) > 1:
         raise InvalidParameter("--mechanism", arguments.mechanism, "one of them for level pipeline")
     common = {name: getattr(arguments, name) for name in ("noise", *_GAMES)}
@@ -45,14 +49,12 @@ def audit_run(arguments: argparse.Namespace, bar: Callable[[str, str], Any]) -> 
     from dpfedvis.recording import Recording
     from dpfedvis.run_folder import CONFIG
 
-    for name in OF_A_RUN:
-        if getattr(arguments, name) is not None:
-            option = f"--{name.replace('_', '-')}"
-            raise InvalidParameter(option, getattr(arguments, name), "left out with --run, which has its own")
+    _refuse(arguments, (*OF_A_RUN, *OF_OTHERS), "left out with --run, which has its own")
     folder = Recording.read(arguments.folder).folder
     config = RunConfig.from_toml(folder / CONFIG)
     if config.chosen_release != "none":
         raise InvalidParameter("release", config.chosen_release, "none in a run whose stages are audited as one")
+    before = _stated(folder, config)
     level = PipelineAudit(
         **{name: getattr(arguments, name) for name in _GAMES},
         rounds=config.rounds,
@@ -62,7 +64,28 @@ def audit_run(arguments: argparse.Namespace, bar: Callable[[str, str], Any]) -> 
         shares=config.shares,
         progress=bar(f"{config.mechanism}, pipeline", "run"),
     )
-    return _play(arguments, level, config.made_mechanism(), config.budget, folder)
+    return _play(arguments, level, config.made_mechanism(), config.budget, before, folder)
+
+
+def _refuse(arguments: argparse.Namespace, names: Sequence[str], why: str) -> None:
+    for name in names:
+        if getattr(arguments, name) is not None:
+            raise InvalidParameter(f"--{name.replace('_', '-')}", getattr(arguments, name), why)
+
+
+def _stated(folder: Path, config: RunConfig) -> Statement:
+    """Return the statement of a run as it is, or refuse what could not be written again after the games."""
+    from dpfedvis.recorder import RecordingError
+    from dpfedvis.reporting.run_facts import RunFacts
+    from dpfedvis.run_folder import CONFIG, make
+    from dpfedvis.stated import statement_of
+
+    RunFacts.read(folder)
+    make(folder)
+    before = statement_of(folder)
+    if config.budget is None or before.budget != config.budget.to_dict():
+        raise RecordingError(f"{folder / CONFIG} has another budget than the ledger beside it")
+    return before
 
 
 def _play(
@@ -70,32 +93,38 @@ def _play(
     level: PipelineAudit,
     mechanism: Mechanism,
     budget: Budget | None,
+    before: Statement | None = None,
     run: Path | None = None,
 ) -> int:
     from attacks.auditing.played import for_statement
-    from dpfedvis.stated import statement_of
 
     out = None if arguments.out is None else make_folder(arguments.out)
-    before = None if run is None else statement_of(run)
     played = level.play(mechanism, budget)
+    if before is not None and (missing := {line.what for line in before.lines} ^ set(played.stages)):
+        raise InvalidParameter("releases of the run", sorted(missing), "those of an end-to-end map")
     result, games = played.audit(), played.membership()
+    audited = for_statement(result, games, _command(arguments))
     facts = {**result.to_dict(), "membership": games.to_dict()}
-    statement = (before or played.statement).with_audit(for_statement(result, games, _command(arguments)))
+    # First of all, so that it is not lost if a file cannot be written.
+    print(
+        json.dumps([facts], indent=2, ensure_ascii=False, allow_nan=False)
+        if arguments.json
+        else f"{as_text(result)}\n{_membership(games)}",
+        flush=True,
+    )
+    statement = (before or played.statement).with_audit(audited)
+    told = []
     if out is not None:
         stem = f"{mechanism.name}-pipeline"
         write_audit(result, out, stem, facts, games.markdown())
         write_texts(out, {f"{stem}-statement.md": str(statement), f"{stem}-statement.json": statement.to_json()})
+        told.append(f"page, picture, JSON and the statement are in {out}")
     if run is not None:
         _state(run, statement)
-    if arguments.json:
-        print(json.dumps([facts], indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        print(f"{as_text(result)}\n{_membership(games)}")
-        if out is not None:
-            print(f"page, picture, JSON and the statement are in {out}")
-        if run is not None:
-            print(f"the statement of {run} carries the audit now, and its report.html was made again")
-    return int(result.verdict == "violated")
+        told.append(f"the statement of {run} carries the audit now, and its report.html was made again")
+    if told and not arguments.json:
+        print("\n".join(told))
+    return int(result.verdict == "violated" or audited.leaks)
 
 
 def _state(run: Path, statement: Statement) -> None:
@@ -120,8 +149,8 @@ def _membership(games: StrongGames) -> str:
 
 def _command(arguments: argparse.Namespace) -> str:
     """Return the command that gives the same numbers again, where the noise is seeded."""
-    names = ("level", *OF_A_RUN[:5], *_GAMES, *MECHANISM_SETTINGS)
-    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    if arguments.folder is not None:
-        given = {"run": arguments.folder, **{name: getattr(arguments, name) for name in _GAMES}}
-    return " ".join(["dpfedvis audit", *(f"--{name.replace('_', '-')} {value}" for name, value in given.items())])
+    own = ("folder",) if arguments.folder is not None else ("level", *OF_A_RUN[:5], *MECHANISM_SETTINGS)
+    given = {name: value for name in (*own, *_GAMES) if (value := getattr(arguments, name)) is not None}
+    options = [(f"--{name.replace('_', '-')}", str(value)) for name, value in given.items()]
+    words = [word for option in options for word in option]
+    return shlex.join(["dpfedvis", "audit", *("--run" if word == "--folder" else word for word in words)])

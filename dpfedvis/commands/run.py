@@ -68,8 +68,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--bounds", type=float, nargs=2, metavar=("LOW", "HIGH"), help="public range of every feature")
     made = parser.add_argument_group("map")
     made.add_argument("--map", help="tsne, umap or clusters (tsne)")
-    made.add_argument("--landmarks", type=int, help="landmarks n_y (500)")
-    made.add_argument("--rounds", type=int, help="rounds S (50)")
+    made.add_argument("--landmarks", type=int, help="landmarks n_y (500; with release none what noise allows)")
+    made.add_argument("--rounds", type=int, help="rounds S at most (50; k-means takes 12)")
     made.add_argument("--local-steps", type=int, help="local steps Q of variable and local-steps (1)")
     made.add_argument("--distances", help="gram, or the paper's nystrom (gram)")
     made.add_argument("--rank", type=int, help="rank k of the Nyström estimate")
@@ -97,7 +97,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     privacy.add_argument("--adjacency", help="replace-one or add-remove (replace-one)")
     privacy.add_argument("--unit", help="whom ε is for: one record, or one client with all its records (record)")
     privacy.add_argument("--scope", help="end-to-end, or landmarks for the paper's narrower claim (end-to-end)")
-    privacy.add_argument("--mechanism", help="how landmarks are learned (mean-embedding under a budget, else none)")
+    privacy.add_argument("--mechanism", help="how landmarks are learned (none without a budget; k-means with release "
+                         "none, else mean-embedding)")  # fmt: skip
     privacy.add_argument("--trust", help="local, aggregate or central (local)")
     privacy.add_argument("--release", help="what is released of each record: exact, noisy or none")
     privacy.add_argument("--density", action="store_true", default=argparse.SUPPRESS, help="with release none, also "

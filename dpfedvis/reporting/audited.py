@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpfedvis.reporting.rounding import rounded_up
-
 SEPARATE = (
-    "The audited runs are simulations with the same code, budget, mechanism and stages, and with worst-case records "
-    "of their own: no user's data were in them. A lower bound below the claim does not prove the claim: it shows how "
-    "much this adversary could certify."
+    "The audited runs are simulations with the same code, budget, mechanism and stages: no user's data were in them. "
+    "Clients, records, features, landmarks and layout are the audit's own, and a density by class is audited as one "
+    "over all classes. A lower bound below the claim does not prove the claim: it shows how much this adversary could "
+    "certify."
 )
+HARDLY = 0.3  # of a stage's sensitivity: an audit that moves it less says little of it
 LEAK = 1e-3  # p-value below which chance does not explain more right guesses than the guarantee allows
 
 
@@ -51,12 +51,14 @@ class Audited:
         Of each bound.
     games : int
         Canaries played.
-    stages : tuple of str
-        What each client uploaded in the audited runs.
+    sentence : str
+        The verdict in words.
+    moved : mapping of str to float
+        What each client uploaded in the audited runs → how far the canaries moved it, over its sensitivity; the mean.
     trust : str
         Whether the server saw each client's uploads or their sum.
-    placement : str
-        How records were placed; a density counts placed records.
+    noise : str
+        Its source.
     membership : tuple of Rate
         Of the same games.
     excess : float
@@ -71,9 +73,10 @@ class Audited:
     lower_bounds: Mapping[str, float]
     confidence: float
     games: int
-    stages: tuple[str, ...]
+    sentence: str
+    moved: Mapping[str, float]
     trust: str
-    placement: str
+    noise: str
     membership: tuple[Rate, ...]
     excess: float
     command: str
@@ -81,23 +84,33 @@ class Audited:
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
         rates = [asdict(rate) for rate in self.membership]
-        return {**asdict(self), "stages": list(self.stages), "membership": rates, "note": SEPARATE}
+        return {**asdict(self), "moved": dict(self.moved), "membership": rates, "leaks": self.leaks, "note": SEPARATE}
+
+    @property
+    def leaks(self) -> bool:
+        """Whether there were more right guesses than the guarantee allows, beyond chance."""
+        return self.excess < LEAK
 
     def markdown(self) -> list[str]:
         """Return the lines of two sections."""
-        told = "More often right than" if self.excess < LEAK else "Within what"
+        told = "More often right than" if self.leaks else "Within what"
+        hardly = [name for name, share in self.moved.items() if share < HARDLY]
+        again = "" if self.noise == "seeded" else " Its noise is new each time, and so are the numbers."
         return [
             "## Audit",
             "",
-            f"**{self.verdict.capitalize()}**: claimed ε = {rounded_up(self.claimed_epsilon)} at δ = {self.delta:g}, "
-            f"for {', '.join(self.stages)} as one mechanism, with trust {self.trust} and placement by "
-            f"{self.placement}.",
+            f"**{self.verdict.capitalize()}.** {self.sentence} The claim is for {', '.join(self.moved)} as one "
+            f"mechanism, with trust {self.trust}.",
             "",
             "| method | certified ε | confidence |",
             "|---|---|---|",
             *(f"| {name} | ≥ {value:.4g} | {self.confidence:g} |" for name, value in self.lower_bounds.items()),
             "",
-            f"{self.games} canaries. {SEPARATE}",
+            f"{self.games} canaries, each one of two far, orthogonal records. {SEPARATE}",
+            "",
+            "Parts of the stated sensitivity that the canaries moved, on the average: "
+            + ", ".join(f"{name} {share:.2g}" for name, share in self.moved.items()) + ".",
+            *([f"Hardly tested, therefore: {', '.join(hardly)}."] if hardly else []),
             "",
             "## Membership attack",
             "",
@@ -113,5 +126,5 @@ class Audited:
             "One interval in twenty misses its rate by chance. The test by right guesses is exact, and was fixed "
             "before the games.",
             "",
-            f"Both were made by `{self.command}`.",
+            f"Both were made by `{self.command}`.{again}",
         ]  # fmt: skip

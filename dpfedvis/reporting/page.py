@@ -278,7 +278,7 @@ def _simulation(page: Page, facts: RunFacts) -> Html | None:
 
 def _statement(facts: RunFacts) -> Html:
     audit = facts.statement.get("audit")
-    verdict = [] if audit is None else [paragraphs(f"An audit of the same code found: {audit['verdict']}.")]
+    verdict = [] if audit is None else [paragraphs(page_words.what_was_audited(audit))]
     files = paragraphs(Html(f"It stands in {link('statement.md', 'statement.md').text}, and for machines in "
                             f"{link('statement.json', 'statement.json').text}."))  # fmt: skip
     full = details("The statement in full", element("pre", facts.words))

@@ -135,3 +135,12 @@ def trusted(statement: Mapping[str, Any]) -> list[str]:
     """Sentences on who is trusted, from the lines of a statement."""
     found = dict.fromkeys(line["trust"] for line in statement["releases"] if line["sigma"] is not None)
     return [f"Trust {name}: {TRUSTED[name]}." for name in found]
+
+
+def what_was_audited(audit: Mapping[str, Any]) -> str:
+    """What an audit and a membership attack on the same code found."""
+    guesses = audit["membership"][0]
+    return (
+        f"An audit of the same code found: {audit['verdict']}. A membership attack by the same {audit['games']} games "
+        f"guessed {guesses['found']:.1%} of them right, where the guarantee allows {guesses['allowed']:.1%}."
+    )

@@ -22,7 +22,7 @@ from dpfedvis.cli import main
 from dpfedvis.federation import client
 from dpfedvis.kernels import Array
 from dpfedvis.mechanisms import KMeans, mechanism
-from dpfedvis.reporting.audited import SEPARATE
+from dpfedvis.reporting.audited import HARDLY, SEPARATE
 
 BUDGET = Budget(10.0, 1e-5)  # large, so that few games tell its claim from one that is too small
 SMALL = PipelineAudit(games=160)
@@ -43,6 +43,7 @@ def test_the_claim_of_the_whole_map_stands_and_is_nearly_reached(played: Played)
     assert result.facts["reach"] == pytest.approx(1.0, abs=0.06)
     assert list(result.facts["noise_seen"].values()) == pytest.approx([1.0] * 8, abs=0.1)
     assert result.facts["stages"] == STAGES
+    assert (result.facts["rounds"], result.proof) == (4, "")
 
 
 @pytest.mark.parametrize("trust", ["local", "aggregate"])
@@ -159,10 +160,41 @@ def test_a_leak_is_told_by_the_membership_attack(monkeypatch: pytest.MonkeyPatch
     assert games.accuracy.low > games.allowed
     audited = found.statement.with_audit(for_statement(found.audit(), games, "command"))
     assert "**More often right than the guarantee allows**" in str(audited)
-    assert "**Violated**" in str(audited)
+    assert "**Violated.**" in str(audited)
 
 
 # Planted faults.
+
+
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+def test_a_sensitivity_that_a_record_exceeds_is_proof(
+    trust: Literal["local", "aggregate"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few the games: no chance is in it."""
+    honest = KMeans.sensitivity
+    monkeypatch.setattr(KMeans, "sensitivity", lambda *given: honest(*given) / 2)
+    found = replace(SMALL, games=20, clients=4).play(KMeans(trust=trust), Budget(1.0, 1e-5))
+    result = found.audit()
+    assert result.verdict == "violated"
+    assert result.proof.startswith("One record moves cluster sums by ")
+    assert result.proof in result.sentence
+    assert {what for what, (_, most) in found.moved.items() if most > 1.001} == {"cluster sums"}
+
+
+def test_a_stage_that_canaries_hardly_move_is_named() -> None:
+    found = replace(SMALL, games=40).play(mechanism("gradient"), Budget(3.0, 1e-5))
+    assert found.moved["gradient"][0] < HARDLY < found.moved["second moments"][0]
+    audited = for_statement(found.audit(), found.membership(), "command")
+    assert "Hardly tested, therefore: gradient." in audited.markdown()
+
+
+def test_discrete_noise_has_a_limit_of_its_own() -> None:
+    """By zCDP at several δ, which is not far above that of the Gaussian noise that it stands for."""
+    found = replace(SMALL, games=20, noise="discrete").play(KMeans(), Budget(3.0, 1e-5))
+    games = found.membership()
+    assert games.outcome.limit.mu is None
+    assert float(ndtr(Budget(3.0, 1e-5).mu / 2)) < games.allowed < 0.8
+    assert games.allowed < games.outcome.limit.auc() < 0.85
 
 
 def test_a_stage_that_the_claim_leaves_out_is_found(played: Played) -> None:
@@ -216,7 +248,8 @@ def test_the_statement_carries_the_audit_and_the_attack(played: Played) -> None:
     facts = json.loads(audited.to_json())["audit"]
     assert facts["lower_bounds"] == {each.method: each.epsilon for each in result.bounds}
     assert (facts["verdict"], facts["games"], facts["confidence"]) == ("consistent", 160, 0.95)
-    assert (facts["stages"], facts["placement"], facts["trust"]) == (STAGES, "weights", "local")
+    assert (list(facts["moved"]), facts["trust"], facts["noise"]) == (STAGES, "local", "seeded")
+    assert (facts["sentence"], facts["leaks"]) == (result.sentence, False)
     assert facts["claimed_epsilon"] == pytest.approx(plain.end_to_end)
     assert facts["excess"] == games.excess
     rates = {each["name"].split(" (")[0]: each for each in facts["membership"]}
@@ -262,6 +295,7 @@ def test_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["--epsilon", "4", "--mechanism", "input"], "protects uploads"),
         (["--epsilon", "4", "--trust", "central"], "trust local or aggregate"),
         (["--epsilon", "4", "--games", "3"], "at least 20"),
+        (["--epsilon", "4", "--local-steps", "2"], "--local-steps must be left out"),
     ],
 )
 def test_what_cannot_be_audited_is_refused(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -309,6 +343,8 @@ def test_a_run_gets_the_audit_of_its_settings_into_its_statement(
     (result,) = json.loads(capsys.readouterr().out)
     # The digits have public bounds, so that the run released no scale histogram.
     assert result["facts"]["stages"] == ["moments", "second moments", "cluster sums", "density"]
+    assert (result["facts"]["rounds"], result["facts"]["noise"]) == (3, "seeded")
+    assert {name.rpartition(" ")[2] for name in result["facts"]["noise_seen"]} == {"0", "1", "2", "3"}
     assert result["claimed_epsilon"] == pytest.approx(before["epsilon_end_to_end"], rel=1e-6)
     after = json.loads((folder / "statement.json").read_text())
     assert after["audit"]["lower_bounds"]["gdp"] == result["bounds"]["gdp"]["epsilon"]
@@ -318,7 +354,7 @@ def test_a_run_gets_the_audit_of_its_settings_into_its_statement(
     kept = [each for each in sections if not each.startswith(("Audit", "Membership attack"))]
     assert "\n## ".join(kept) == words
     assert len(sections) == len(kept) + 2
-    assert "Membership attack" in (folder / "report.html").read_text()
+    assert "A membership attack by the same 40 games" in (folder / "report.html").read_text()
     assert main(["audit", "--run", str(folder), "--games", "40", "--seed", "1"]) == 0
     assert str(folder) in capsys.readouterr().out
     assert (folder / "statement.md").read_text().count("## Audit") == 1
@@ -330,6 +366,7 @@ def test_a_run_gets_the_audit_of_its_settings_into_its_statement(
         (["--epsilon", "4"], "--epsilon must be left out with --run"),
         (["--delta", "1e-6"], "--delta must be left out with --run"),
         (["--level", "noise"], "--level"),
+        (["--canaries", "100"], "--canaries must be left out with --run"),
         (["--games", "3"], "at least 20"),
     ],
 )
@@ -342,6 +379,53 @@ def test_what_a_run_says_by_itself_is_not_said_again(
     out, err = capsys.readouterr()
     assert (out, said in err, err.count("\n")) == ("", True, 1)
     assert (finished / "statement.md").read_text() == before
+
+
+def test_the_audit_takes_all_settings_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "my run"
+    small = ["--records", "80", "--clients", "2", "--landmarks", "20", "--placement", "weights", "--rounds", "2"]
+    further = ["--shares", "subspace=0.4,moments=0.1", "--noise", "system", "--trust", "aggregate"]
+    assert main(["run", "--data", "digits", "--epsilon", "5", *small, *further, "--out", str(folder)]) == 0
+    made: list[PipelineAudit] = []
+    play = PipelineAudit.play
+    monkeypatch.setattr(PipelineAudit, "play", lambda level, *given: (made.append(level), play(level, *given))[1])
+    assert main(["audit", "--run", str(folder), "--games", "20", "--seed", "4", "--confidence", "0.9"]) == 0
+    (level,) = made
+    assert (level.rounds, level.noise, level.scale, level.density) == (2, "system", False, False)
+    assert (level.shares, level.games, level.seed, level.confidence) == ({"subspace": 0.4, "moments": 0.1}, 20, 4, 0.9)
+    words = (folder / "statement.md").read_text()
+    assert "with trust aggregate" in words
+    assert f"--run '{folder}' --games 20 --confidence 0.9 --seed 4`. Its noise is new each time" in words
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("config.toml", "epsilon = 30.0", "has another budget than the ledger"),
+        ("statement.json", '{"delta": 1e-5, "facts": [1, 2], "remarks": []}', "is damaged"),
+        ("statement.json", '{"delta": 1e-5, "facts": {}, "remarks": "abc"}', "is damaged"),
+        ("statement.json", '{"delta": 2.0, "facts": {}, "remarks": []}', "is damaged"),
+        ("statement.json", "{", "is damaged"),
+        ("trace.csv", "", "is damaged"),
+    ],
+)
+def test_a_damaged_run_is_refused_before_the_games(
+    name: str, text: str, said: str, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    before = (folder / name).read_text()
+    (folder / name).write_text(before.replace("epsilon = 3.0", text) if name == "config.toml" else text)
+    words = (folder / "statement.md").read_text()
+    capsys.readouterr()
+    assert main(["audit", "--run", str(folder), "--games", "20"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert name.split(".")[0] in err or "damaged run" in err
+    assert said in err or "damaged run" in err
+    assert (folder / "statement.md").read_text() == words
 
 
 def test_a_run_that_is_not_private_end_to_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from scipy.integrate import quad
 from scipy.special import ndtr
 from scipy.stats import binom, binomtest, norm
 
-from accounting import Budget, Ledger, SampledGaussianRelease, Unprotected, sensitivity
+from accounting import Budget, Ledger, SampledGaussianRelease, Unprotected, gaussian_epsilon, sensitivity
 from accounting.events import GaussianRelease
 from attacks import membership
 from attacks.gradients import Contribution, SeenGradient
@@ -214,6 +214,18 @@ def test_no_guess_is_right_more_often_than_allowed(mu, epsilon, delta):
     for limit in (Limit.of_mu(mu), Limit(None, epsilon, delta)):
         best = max((1 - fpr + limit.tpr(float(fpr))) / 2 for fpr in grid)
         assert limit.accuracy() == pytest.approx(best, abs=1e-9)
+
+
+@given(mu=st.floats(0.1, 4.0))
+def test_a_curve_allows_less_than_one_point_of_it_and_no_less_than_mu(mu):
+    pairs = [(gaussian_epsilon(mu, delta), delta) for delta in (1e-5, 0.01, 0.1, 0.3)]
+    exact, one, curve = Limit.of_mu(mu), Limit(None, *pairs[0]), Limit(None, *pairs[0], tuple(pairs[1:]))
+    assert exact.accuracy() <= curve.accuracy() + 1e-9 <= one.accuracy() + 2e-9
+    assert exact.auc() <= curve.auc() + 1e-9 <= one.auc() + 2e-9
+    for fpr in (1e-3, 0.05, 0.4):
+        assert exact.tpr(fpr) <= curve.tpr(fpr) + 1e-9 <= one.tpr(fpr) + 2e-9
+    # The curve is worth something.
+    assert curve.accuracy() < one.accuracy()
 
 
 @given(epsilon=st.floats(0.1, 8), fpr=st.floats(1e-4, 0.99))

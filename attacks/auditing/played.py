@@ -197,11 +197,10 @@ def for_statement(result: AuditResult, games: StrongGames, command: str) -> Audi
 def _rates(games: StrongGames) -> tuple[Rate, ...]:
     outcome, limit = games.outcome, games.outcome.limit
     found = [("right guesses", games.accuracy, games.allowed), ("AUC", outcome.auc, limit.auc())]
-    found += [
-        (f"TPR at FPR {point.target:.1%}", point.tpr, point.allowed)
-        for point in outcome.points
-        if point.tpr is not None
-    ]
+    for point in outcome.points:
+        if point.fpr is not None and point.tpr is not None:
+            name = f"TPR at FPR {point.target:.1%} (counted {point.fpr.value:.1%})"
+            found.append((name, point.tpr, point.allowed))
     return tuple(Rate(name, each.value, each.low, each.high, allowed) for name, each, allowed in found)
 
 

@@ -51,7 +51,7 @@ seed each) and .870 (three); the last three looks also gave .762, .799 and .823 
 how a client compares its own records, after the fifth where records settle among their anchors and which of these pull,
 each time on the public data. The rows below are the sixth look, and nothing was changed after it."""
 AUDITED = """\
-All stages as one mechanism, with worst-case records of its own and no one's data. With `--out
+All stages as one mechanism, with far, orthogonal records of its own and no one's data. With `--out
 reports/end-to-end/audits/TRUST-EPSILON` the commands leave what is in `audits/`; the statement there carries the
 result. *Certified*: the larger of two lower bounds, at 95 % confidence each. *Right guesses*, *AUC*: a membership
 attack by the same games, in which all other records are known, beside the most that the guarantee allows any."""

@@ -254,6 +254,7 @@ def test_the_statement_carries_the_audit_and_the_attack(played: Played) -> None:
     assert facts["excess"] == games.excess
     rates = {each["name"].split(" (")[0]: each for each in facts["membership"]}
     assert list(rates) == ["right guesses", "AUC", "TPR at FPR 0.1%", "TPR at FPR 1.0%"]
+    assert facts["membership"][3]["name"].endswith(f"(counted {games.outcome.points[1].fpr.value:.1%})")
     assert (rates["AUC"]["found"], rates["AUC"]["allowed"]) == (games.outcome.auc.value, games.outcome.limit.auc())
     assert (rates["right guesses"]["found"], rates["right guesses"]["low"]) == (
         games.accuracy.value,

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from dpfedvis.commands.sweep import _EXAMPLE
+from dpfedvis.errors import DpfedvisError
 from dpfedvis.sweeps.store import Store
 from tests.cli import called, examples, pasted
 
@@ -197,3 +204,34 @@ def test_a_damaged_row_is_one_sentence(grid: Path, tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert "is damaged" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("backend", ["loky", "dask"])
+def test_ctrl_c_reaches_all_processes_and_one_sentence_comes_out(backend: str, grid: Path, tmp_path: Path) -> None:
+    """As a terminal does it: the signal goes to the workers, too."""
+    grid.write_text(TINY.replace("seeds = 2", "seeds = 40"))
+    store = tmp_path / "s.sqlite"
+    command = [sys.executable, "-m", "dpfedvis", "sweep", "run", str(grid), "--store", str(store), "--jobs", "2"]
+    process = subprocess.Popen(
+        [*command, "--backend", backend],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while process.poll() is None and not _rows(store):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    kept = _rows(store)
+    words = f"{kept} of 120 cells are in {store}; the same command goes on with the others"
+    assert (said, kept > 0) == (f"dpfedvis: interrupted; {words}\n", True)
+
+
+def _rows(store: Path) -> int:
+    if not store.exists():
+        return 0
+    with contextlib.suppress(DpfedvisError), Store(store) as opened:
+        return len(opened.rows())
+    return 0

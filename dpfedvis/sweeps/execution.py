@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -152,7 +155,8 @@ def sweep(
                 bar.set_postfix_str(", ".join(f"{count} {status}" for status, count in sorted(counts.items())))
                 bar.update()
         except KeyboardInterrupt as stop:
-            kept = len(wanted) - len(tasks) + counts.total()
+            # From the store itself: the signal may have come between a write and its being counted.
+            kept = len(wanted.keys() & store.statuses().keys())
             words = f"{kept} of {len(wanted)} cells are in {store.path}; the same command goes on with the others"
             raise KeyboardInterrupt(words) from stop
     return Swept(len(wanted), len(wanted) - len(tasks), dict(counts), dict(reasons.most_common()))
@@ -187,7 +191,9 @@ def _configured(workers: Workers) -> Iterator[None]:
     """Set joblib up; what is started here ends here."""
     from joblib import parallel_config
 
-    with ExitStack() as stack:
+    with ExitStack() as stack, warnings.catch_warnings():
+        # What an interruption throws away is said in one sentence, and not by joblib.
+        warnings.filterwarnings("ignore", "[0-9]+ tasks (have been successfully executed|which were still)")
         settings: dict[str, Any] = {}
         if workers.backend == "loky":
             settings["inner_max_num_threads"] = workers.threads
@@ -209,14 +215,43 @@ def _dask(workers: Workers) -> Iterator[Any]:
     with ExitStack() as stack:
         address: Any = workers.scheduler
         if address is None:
-            address = stack.enter_context(
-                LocalCluster(n_workers=workers.jobs, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR")
-            )
+            with _children_ignore_ctrl_c():
+                cluster = LocalCluster(
+                    n_workers=workers.jobs, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR"
+                )
+            address = stack.enter_context(cluster)
         try:
             client = Client(address, set_as_default=False, timeout="10s")
         except (OSError, ValueError) as error:
             raise BackendMissing(f"no Dask scheduler answers at {address} ({type(error).__name__})") from error
-        yield stack.enter_context(client)
+        stack.enter_context(client)
+        if workers.scheduler is None:
+            client.run(_end_quietly)
+        yield client
+
+
+def _end_quietly() -> None:
+    """Let a worker that is ended in its work say nothing of clients inside it, which joblib makes and leaves open."""
+    before = sys.unraisablehook
+
+    def told(problem: Any) -> None:
+        if getattr(problem.object, "__qualname__", "") != "Client.__del__":
+            before(problem)
+
+    sys.unraisablehook = told
+
+
+@contextmanager
+def _children_ignore_ctrl_c() -> Iterator[None]:
+    """A terminal sends Ctrl-C to all processes; this one ends its workers by itself, without their tracebacks."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _register_ray() -> None:

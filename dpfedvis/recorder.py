@@ -234,8 +234,12 @@ def _block(values: Array) -> Array:
 def write_text(path: Path, text: str) -> None:
     """Write a text file so that it is there whole or not at all."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def _shallow(value: Any) -> dict[str, Any]:

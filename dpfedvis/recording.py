@@ -201,6 +201,8 @@ class Recording:
     def read(cls, folder: str | Path) -> Self:
         """Read a run directory."""
         folder = Path(folder)
+        if not folder.is_dir():
+            raise RecordingError(f"there is no folder {folder}, and so no finished run in it")
         if not (folder / PUBLIC).is_file():
             raise RecordingError(f"{folder} holds no finished run: it has no {PUBLIC}")
         try:

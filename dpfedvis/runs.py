@@ -252,6 +252,7 @@ def _write_map(folder: Path, estimator: FederatedEstimator, fed: FederatedData, 
     board: Billboard | None = getattr(estimator, "board_", None)
     if board is not None:
         # Clients place their records at home, from the exact records: those places are no part of the run.
+        write_arrays(folder / EMBEDDING, {"anchors": board.places})
         numbers = [[number, *place] for number, place in enumerate(board.places.tolist())]
         _write_table(folder / "embedding.csv", ["anchor", "x", "y"], numbers)
         draw_map(board.places, np.full(len(board.places), "anchors"), title, "", folder / "map.png")

@@ -112,3 +112,20 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(arguments: list[str], word
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_used_is_found_before_the_work(tmp_path: Path) -> None:
+    store, out = tmp_path / "s.sqlite", tmp_path / "out"
+    words = ["reproduce", "figure-ny", *SMALL, "--maps", "tsne", "--store", str(store), "--out", str(out)]
+    out.mkdir()
+    (out / "table1.csv").write_text("junk")
+    junk = called(*words)
+    assert (junk.returncode, junk.stderr.count("\n"), store.exists()) == (2, 1, False)
+    assert "table1.csv is damaged or of another version; move it away" in junk.stderr
+    assert sorted(path.name for path in out.iterdir()) == ["table1.csv"]
+    (out / "table1.csv").unlink()
+    (out / "index.md").mkdir()
+    taken = called(*words)
+    assert (taken.returncode, taken.stderr.count("\n")) == (2, 1)
+    assert f"{out} cannot be written to" in taken.stderr
+    assert not list(out.glob("*.tmp"))

@@ -51,7 +51,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--store", metavar="FILE.sqlite", type=Path, default=Path("paper.sqlite"), help="(paper.sqlite)"
     )
-    parser.add_argument("--out", metavar="FOLDER", type=Path, default="reports/paper", help="(reports/paper)")
+    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("paper"), help="(paper)")
     parser.add_argument("--retry", action="store_true", help="try again what failed or was refused")
     parser.add_argument("--only-report", action="store_true", help="run nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -63,8 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from accounting.errors import InvalidParameter
     from dpfedvis.reproduce.experiments import EXPERIMENTS
-    from dpfedvis.reproduce.index import write_index
+    from dpfedvis.reproduce.index import held_in, write_index
     from dpfedvis.reproduce.recipes import Shrink
+    from dpfedvis.run_folder import make
     from dpfedvis.sweeps.execution import addressed, sweep
     from dpfedvis.sweeps.store import Store
 
@@ -84,12 +85,17 @@ def run(arguments: argparse.Namespace) -> int:
     workers = workers_of(arguments)
     # Before the store is made: data that cannot be loaded must not leave an empty one.
     addressed([cell for experiment in chosen for cell in experiment.cells(shrink)])
+    # And before hours of work: a folder that cannot be written to, or numbers of others in it that cannot be read.
+    make(arguments.out)
+    held_in(arguments.out, without=arguments.names)
     summary = []
     with Store(arguments.store, create=not arguments.only_report) as store:
         for experiment in chosen:
+            missing: list[str] = []
             if not arguments.only_report:
-                sweep(experiment.cells(shrink), store, workers, retry=arguments.retry, title=experiment.name)
-            summary.append(_write(experiment, shrink, store, arguments))
+                cells = experiment.cells(shrink)
+                missing = sweep(cells, store, workers, retry=arguments.retry, title=experiment.name).why
+            summary.append({**_write(experiment, shrink, store, arguments), "missing": missing})
     write_index(arguments.out)
     print(json.dumps(summary, indent=1) if arguments.json else "\n".join(map(_said, summary)))
     return 0
@@ -98,9 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _write(experiment: Experiment, shrink: Shrink, store: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     from dpfedvis.reproduce.compare import lines, verdicts
     from dpfedvis.reproduce.pages import write_experiment
-    from dpfedvis.version import code_version
+    from dpfedvis.sweeps.summary import latest_version
 
-    found = lines(experiment, shrink, {row.address: row for row in store.rows()}, code_version())
+    rows = store.rows()
+    found = lines(experiment, shrink, {row.address: row for row in rows}, latest_version(rows))
     paths = write_experiment(experiment, shrink, found, arguments.out, command_of(experiment.name, arguments))
     settings = {line.entry for line in found}
     return {
@@ -114,7 +121,7 @@ def _write(experiment: Experiment, shrink: Shrink, store: Any, arguments: argpar
 
 def _said(summary: dict[str, Any]) -> str:
     head = f"{summary['name']}: {summary['settings_run']} of {summary['settings']} settings run; {summary['files'][0]}"
-    return "\n".join([head, *summary["verdicts"]])
+    return "\n".join([head, *summary["verdicts"], *summary["missing"]])
 
 
 def command_of(name: str, arguments: argparse.Namespace) -> str:

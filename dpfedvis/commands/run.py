@@ -21,9 +21,10 @@ examples:
 
 The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
 statement.md and .json, uploads/ (what passed the door) and provenance.json; with --density also density.npz and
-billboard.png. No record gets into it. report.html is a page about all of it, and figures/ has its figures as PNG and
-SVG. A run with seeded noise is a simulation, and leaves scores and the place and label of every record in simulation/,
-which nobody would see in a real federation; --no-evaluate leaves that out, and so does real noise.
+billboard.png. With release none the map is that of the published anchors. No record gets into the folder. report.html
+is a page about all of it, and figures/ has its figures as PNG and SVG. A run with seeded noise is a simulation, and
+leaves scores and the place and label of every record in simulation/, which nobody would see in a real federation;
+--no-evaluate leaves that out, and so does real noise.
 
 A run that was interrupted after its first release, by Ctrl-C (exit code 130) or a crash, goes on with
 "dpfedvis run --out FOLDER --resume". It keeps its settings, which need not be given again, and needs the same data.
@@ -178,15 +179,21 @@ def gamma(text: str) -> float | list[float] | str:
 
 def classes(text: str) -> list[int]:
     """Parse labels."""
-    return [int(part) for part in text.split(",")]
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be labels such as 0,1,2, got {text!r}") from error
 
 
 def shares(text: str) -> dict[str, float]:
     """Parse shares of stages; the settings judge names and numbers."""
-    pairs = [part.split("=") for part in text.split(",")]
-    given = {stage.strip(): float(share) for stage, share in pairs}
+    try:
+        pairs = [part.split("=") for part in text.split(",")]
+        given = {stage.strip(): float(share) for stage, share in pairs}
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"must be shares such as subspace=0.3,density=0.1, got {text!r}") from error
     if len(given) < len(pairs):
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"must name each stage once, got {text!r}")
     return given
 
 

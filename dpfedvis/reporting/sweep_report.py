@@ -16,36 +16,12 @@ from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.sweep_figures import Curves, draw
 from dpfedvis.reporting.sweep_page import Block, Heading, Paragraph, Picture, Table, html_page, markdown
 from dpfedvis.reporting.sweep_panels import panels
-from dpfedvis.sweeps.choices import Best, best, cheapest, pareto, together
+from dpfedvis.reporting.sweep_words import AGAINST, HOW, MARKED, NO_LIMIT, PICKED, TUNING
+from dpfedvis.sweeps.choices import Best, against_clients, best, cheapest, pareto, together
 from dpfedvis.sweeps.store import Row
-from dpfedvis.sweeps.summary import CONFIDENCE, Context, Metric, Point, contexts
+from dpfedvis.sweeps.summary import Context, Metric, Point, contexts, latest_version
 from dpfedvis.version import CodeVersion, code_version
 
-_HOW = (
-    f"Means over seeds with their {CONFIDENCE:.0%} t-intervals (n is the number of seeds; one seed has no interval). "
-    "ε is that of one record unless a setting says otherwise, and is taken from each run's ledger: of *everything* "
-    "that left a client. Runs whose budget covers the landmarks alone have ε = ∞ end to end; they are drawn apart, by "
-    "the ε of their landmarks. *central* lays out the pooled records themselves. *data-free* lays out public random "
-    "points among which each client places its own records at home: nothing leaves, so that ε = 0. MMD and certificate "
-    "are taken at one kernel for all runs on the same records. All scores look at every record and every label, so "
-    "that this page is for whoever holds the data."
-)
-_TUNING = (
-    "Every setting was run on the same records, and every run was scored against all records and labels. No ledger saw "
-    "that. Whoever picks a setting from this page for a release on *these* records must count more than the ε of the "
-    "run that is picked, for two reasons.",
-    "*The runs.* To publish all of them, or one that was chosen by looking at what they released, costs at most the "
-    "composition of all of them, below. *The scores.* They read the records exactly and carry no noise, so that no ε "
-    "on this page covers a choice made by them.",
-    "There are cheaper ways than composition, if each run *together with its score* is differentially private: try "
-    "settings drawn at random, a random number of times whose law has nothing to do with the data, and publish the "
-    "best alone. For candidates of pure ε-DP (δ = 0) and a geometric number of tries that is 3ε-DP (Liu & Talwar 2019, "
-    "Private selection from private candidates). For a truncated negative binomial number with parameter η > −1 it is "
-    "(2 + η)ε, where η = 1 is the geometric one, and there are bounds of this kind for Rényi DP (Papernot & Steinke "
-    "2022, Hyperparameter tuning with Rényi differential privacy). Runs here have δ > 0, so that the bounds for pure "
-    "DP do not apply to them as they stand; and for a number of tries that is fixed, as in a grid, composition is what "
-    "is sure. Choose on public data or on other records, or account for the choice.",
-)
 _OFFLINE = "The page is complete in itself: it loads nothing and sends nothing."
 
 
@@ -64,10 +40,10 @@ def write_report(rows: Sequence[Row], folder: Path, command: str, version: CodeV
     command : str
         That makes the same report again.
     version : CodeVersion, optional
-        Of the running code; rows of others are marked.
+        Of the running code, which the page names. Rows of other code than the last are marked.
     """
     version = version or code_version()
-    found = [context for context in contexts(rows, version) if context.runs]
+    found = [context for context in contexts(rows, latest_version(rows)) if context.runs]
     if not found:
         raise ReportUnusable("the store has no finished run to report on")
     try:
@@ -85,7 +61,7 @@ def write_report(rows: Sequence[Row], folder: Path, command: str, version: CodeV
 def _blocks(
     rows: Sequence[Row], found: Sequence[Context], folder: Path, command: str, version: CodeVersion
 ) -> tuple[list[Block], list[str]]:
-    blocks: list[Block] = [Heading("Privacy and utility", 1), Paragraph(f"Made by `{command}`."), Paragraph(_HOW)]
+    blocks: list[Block] = [Heading("Privacy and utility", 1), Paragraph(f"Made by `{command}`."), Paragraph(HOW)]
     blocks += _state(rows, version)
     stems = []
     for number, context in enumerate(found, 1):
@@ -98,16 +74,17 @@ def _blocks(
                 caption = f"{context.title}: scores against {curves.xlabel}."
                 blocks.append(Picture(f"{stem}.png", caption, partial(panels, key=stem, curves=curves)))
                 stems.append(stem)
-        blocks += [_numbers(context), *_answers(context)]
-    blocks += [Heading("What tuning costs"), *map(Paragraph, _TUNING), *_tuning(found)]
+        blocks += [*_caveats(context), _numbers(context), *_answers(context)]
+    blocks += [Heading("What tuning costs"), *map(Paragraph, TUNING), *_tuning(found)]
     return blocks, stems
 
 
 def _state(rows: Sequence[Row], version: CodeVersion) -> list[Block]:
     counts = Counter(row.status for row in rows)
     words = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    blocks: list[Block] = [Paragraph(f"Cells in the store: {words}. Code: {version}.")]
-    others = Counter(str(row.version) for row in rows if row.version != version)
+    last = latest_version(rows)
+    blocks: list[Block] = [Paragraph(f"Cells in the store: {words}. Made by code {last}; this page by {version}.")]
+    others = Counter(str(row.version) for row in rows if row.status == "done" and row.version != last)
     if others:
         listed = ", ".join(f"{name} ({count} {'cell' if count == 1 else 'cells'})" for name, count in others.items())
         blocks.append(Paragraph(f"Made by other code, and marked with * below: {listed}."))
@@ -118,10 +95,33 @@ def _state(rows: Sequence[Row], version: CodeVersion) -> list[Block]:
     return blocks
 
 
+def _caveats(context: Context) -> list[Block]:
+    """What a picture does not say by itself."""
+    blocks: list[Block] = []
+    finite = [point for point in context.runs if 0 < point.epsilon < math.inf]
+    exact = any(point.epsilon == math.inf and not point.landmarks_only for point in context.runs)
+    if finite and exact and context.facts["map"] != "clusters":
+        blocks.append(Paragraph(NO_LIMIT))
+    first = context.metrics()[0]
+    if worse := context.below_data_free(first):
+        blocks.append(
+            Paragraph(f"Worse than a map without any data at every ε here, by {first.name}: {'; '.join(worse)}.")
+        )
+    clients = context.facts.get("clients") or 0
+    shared = sorted({(point.epsilon, point.delta) for point in finite if "aggregate" in point.series})
+    if shared and clients > 1:
+        rows = [[_epsilon(epsilon), *(_epsilon(against_clients(epsilon, delta, clients, others))
+                                      for others in (1, clients - 1))] for epsilon, delta in shared]  # fmt: skip
+        header = ["ε against the server", "against one other client", f"against {clients - 1} together"]
+        unique = list({tuple(row): row for row in rows}.values())
+        blocks += [Paragraph(AGAINST), Table(header, unique, "Shared noise against other clients")]
+    return blocks
+
+
 def _answers(context: Context) -> list[Block]:
     metrics = context.metrics()
     blocks: list[Block] = [Heading("Best mechanism at a given ε", 3)]
-    blocks.append(Paragraph("By the mean; in brackets those whose intervals meet that of the best."))
+    blocks.append(Paragraph(f"By the mean; in brackets those whose intervals meet that of the best. {MARKED} {PICKED}"))
     blocks.append(_best_table(context, metrics, landmarks_only=False, column="ε end to end"))
     if any(point.landmarks_only for point in context.runs):
         blocks.append(Paragraph("The same by the ε of the landmarks alone; end to end all of these have ε = ∞."))
@@ -136,12 +136,12 @@ def _answers(context: Context) -> list[Block]:
         blocks.append(Heading("Cheapest ε for a given utility", 3))
         blocks.append(Table(header, levels, "Least ε end to end that reaches a level"))
     front = [
-        [metric.name, _epsilon(point.epsilon), point.name, str(point.scores[metric.key]), str(point.seeds)]
+        [metric.name, _epsilon(point.epsilon), point.name, _marked(context, point, metric), str(point.seeds)]
         for metric in metrics
         for point in pareto(context, metric)
     ]
     blocks.append(Heading("Pareto front", 3))
-    blocks.append(Paragraph("Nothing in the store has both a smaller ε end to end and a better mean."))
+    blocks.append(Paragraph("Nothing in the store has both no larger ε end to end and a better mean."))
     blocks.append(Table(["score", "ε end to end", "setting", "mean", "n"], front, "Pareto front"))
     return blocks
 
@@ -164,17 +164,23 @@ def _best_table(context: Context, metrics: Sequence[Metric], *, landmarks_only: 
         for each in best(context, metric, landmarks_only=landmarks_only):
             answers.setdefault(each.epsilon, {})[metric.key] = each
     rows = [
-        [_epsilon(epsilon), *(_shown(own.get(metric.key), metric) for metric in metrics)]
+        [_epsilon(epsilon), *(_shown(context, own.get(metric.key), metric) for metric in metrics)]
         for epsilon, own in sorted(answers.items())
     ]
     return Table([column, *(metric.name for metric in metrics)], rows, f"Best setting by {column}")
 
 
-def _shown(answer: Best | None, metric: Metric) -> str:
+def _shown(context: Context, answer: Best | None, metric: Metric) -> str:
     if answer is None:
         return "-"
     ties = f" ({'; '.join(point.name for point in answer.ties)})" if answer.ties else ""
-    return f"{answer.point.name}: {answer.point.scores[metric.key]}{ties}"
+    return f"{answer.point.name}: {_marked(context, answer.point, metric)}{ties}"
+
+
+def _marked(context: Context, point: Point, metric: Metric) -> str:
+    """A score, with a dagger where it is no better than one without data."""
+    finite = 0 < point.epsilon < math.inf
+    return f"{point.scores[metric.key]}{' †' if finite and context.meets_data_free(point, metric) else ''}"
 
 
 def _named(point: Point | None) -> str:
@@ -186,20 +192,26 @@ def _epsilon(value: float) -> str:
 
 
 def _tuning(found: Sequence[Context]) -> list[Block]:
+    kinds = {
+        context.title: [point for point in context.runs if 0 < point.epsilon < math.inf and not point.sampled]
+        for context in found
+    }
+    if len(kinds) > 1:
+        kinds["all of these"] = [point for tried in kinds.values() for point in tried]
     rows = []
-    for context in found:
-        tried = [point for point in context.runs if 0 < point.epsilon < math.inf and not point.sampled]
+    for title, tried in kinds.items():
         total = together(tried)
         if total is not None:
             most, runs = max(point.epsilon for point in tried), sum(point.seeds for point in tried)
-            rows.append([context.title, str(len(tried)), str(runs), _epsilon(most), _epsilon(total)])
+            delta = max(point.delta for point in tried)
+            rows.append([title, str(len(tried)), str(runs), _epsilon(most), _epsilon(total), f"{delta:g}"])
     if not rows:
         return []
     words = (
         "At most what all runs of a kind come to together, had they all been released, without their scores: runs "
         "compose as Gaussian mechanisms do, μ² adds up. Runs that sample records and runs with ε = ∞ are left out."
     )
-    header = ["", "settings", "runs", "largest ε of one", "ε of all together"]
+    header = ["", "settings", "runs", "largest ε of one", "ε of all together", "δ"]
     return [Paragraph(words), Table(header, rows, "All runs together")]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
+from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reproduce.experiments import Entry, Experiment
 from dpfedvis.reproduce.paper import Number
 from dpfedvis.reproduce.recipes import Shrink
@@ -59,7 +60,7 @@ class Line:
         return (self.ours.mean - self.paper.mean) / self.paper.sd
 
 
-def lines(experiment: Experiment, shrink: Shrink, rows: Mapping[str, Row], version: CodeVersion) -> list[Line]:
+def lines(experiment: Experiment, shrink: Shrink, rows: Mapping[str, Row], version: CodeVersion | None) -> list[Line]:
     """Return all numbers of a table or figure, from the rows of a store by address."""
     entries = list(experiment.entries(shrink))
     addresses = {cell: address for address, (cell, _) in addressed(experiment.cells(shrink)).items()}
@@ -72,7 +73,7 @@ def lines(experiment: Experiment, shrink: Shrink, rows: Mapping[str, Row], versi
     return found
 
 
-def _line(experiment: Experiment, entry: Entry, score: str, rows: list[Row], version: CodeVersion) -> Line:
+def _line(experiment: Experiment, entry: Entry, score: str, rows: list[Row], version: CodeVersion | None) -> Line:
     values = [row.scores[score] for row in rows if score in row.scores]
     nominal = [row.epsilon_nominal for row in rows if row.epsilon_nominal is not None]
     spent = [row.epsilon_end_to_end for row in rows if row.epsilon_end_to_end is not None]
@@ -158,9 +159,9 @@ def prices(found: Sequence[Line]) -> dict[tuple[str, float], tuple[float, float,
 
 
 def shown_epsilon(value: float | None) -> str:
-    """Return ε as it is printed."""
+    """Return ε as it is printed: rounded up, to two digits where it is large."""
     if value is None:
         return "-"
-    if value == math.inf:
-        return "∞"
-    return f"{value:.3g}" if value < 1000 else f"{value:.1e}".replace("e+0", "e")
+    if value < 1000 or value == math.inf:
+        return rounded_up(value, 3)
+    return f"{float(rounded_up(value, 2)):.1e}".replace("e+0", "e").replace("e+", "e")

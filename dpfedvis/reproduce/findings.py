@@ -45,10 +45,13 @@ class Finding:
     answer : {"yes", "in part", "no", "open"}
         Whether it is as in the paper; "open" where these runs cannot tell.
     sentence : str
+    way : str
+        From landmarks to a map; empty where it is about several or none.
     """
 
     answer: Answer
     sentence: str
+    way: str = ""
 
 
 def findings(experiment: Experiment, scale: Scale, numbers: Sequence[Reading]) -> list[Finding]:
@@ -76,9 +79,9 @@ def _shrunk(finding: Finding, scale: Scale) -> Finding:
 def _levels(way: str, scale: Scale, numbers: Sequence[Reading]) -> Finding:
     own = [each for each in numbers if each.way == way and each.deviation is not None]
     if scale.shrunk:
-        return Finding("open", f"*{way}*, the numbers themselves: {scale.shrunk}, so that they do not compare.")
+        return Finding("open", f"*{way}*, the numbers themselves: {scale.shrunk}, so that they do not compare.", way)
     if not own:
-        return Finding("open", f"*{way}*: the paper has no numbers to hold these against.")
+        return Finding("open", f"*{way}*: the paper has no numbers to hold these against.", way)
     close = sum(met(each.deviation) for each in own if each.deviation is not None)
     apart = fmean([each.apart for each in own])
     where = "above" if apart > 0 else "below"
@@ -86,6 +89,7 @@ def _levels(way: str, scale: Scale, numbers: Sequence[Reading]) -> Finding:
         _share(close, len(own)),
         f"*{way}*, the numbers themselves: {close} of {len(own)} are within {CLOSE:g} of the paper's standard "
         f"deviations; on the whole ours are {abs(apart):.3f} {where}.",
+        way,
     )
 
 
@@ -117,8 +121,15 @@ def _effect(way: str, words: str, pairs: Sequence[tuple[Reading, Reading]]) -> F
     return Finding(
         _share(same, len(pairs)),
         f"*{way}*, {words}: {same} of {len(pairs)} scores move, or stay, as in the paper; their mean change is "
-        f"{fmean(ours):+.3f}, in the paper {fmean(theirs):+.3f}.",
+        f"{signed(fmean(ours))}, in the paper {signed(fmean(theirs))}.",
+        way,
     )
+
+
+def signed(value: float) -> str:
+    """Return a difference to three digits after the point; one that rounds to nothing has no sign."""
+    shown = f"{value:+.3f}"
+    return shown[1:] if float(shown) == 0 else shown
 
 
 def _direction(change: float, spread: float) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -10,9 +10,10 @@ from dpfedvis.recorder import write_text
 from dpfedvis.reporting.sweep_page import Block, Heading, Paragraph, Table, markdown
 from dpfedvis.reproduce.compare import CLOSE, met
 from dpfedvis.reproduce.experiments import EXPERIMENTS
-from dpfedvis.reproduce.findings import FLAT, MONOTONE, STILL, Answer, Finding, findings
+from dpfedvis.reproduce.findings import FLAT, MONOTONE, STILL, Answer, Finding, findings, signed
 from dpfedvis.reproduce.paper import SCORES
 from dpfedvis.reproduce.readings import Reading, Readings, read_csv
+from dpfedvis.run_folder import FolderUnusable
 
 INDEX, PLAIN = "index.md", "what-reproduces.md"
 _HOW = (
@@ -22,7 +23,11 @@ _HOW = (
     f"for every record, with or without its noise. [What reproduces and what does not]({PLAIN}), in plain words."
 )
 _PLAIN = (
-    "Computed from the CSV files in this folder; nothing is written by hand. A group of numbers or of changes is here "
+    "Every number and every answer below is computed from the CSV files in this folder. *nystrom* and *kernel* are the "
+    "paper's ways from landmarks to a map or to clusters, *central* is the same with all records in one place, and "
+    "*gram* and *neighbors* are ours, from the same landmarks; they stand apart. CA: records whose class their "
+    "neighbours in the map tell. NPA: neighbours that a record keeps in the map. NMI and ARI: of clusters with the "
+    "classes. SC: silhouette. A group of numbers or of changes is here "
     "as in the paper if all of them are, in part if at least half are. A number is met within "
     f"{CLOSE:g} of the paper's standard deviations; a change is compared by its direction, and counts as none within "
     f"{CLOSE:g} standard deviations of the paper's difference. A curve rises or falls from a rank correlation of "
@@ -32,6 +37,8 @@ _PRIVACY = (
     "One thing does not reproduce at any scale: privacy. The paper's noise has no ε, for its scale is taken from the "
     "data, and every record's exact row is uploaded afterwards, so that ε = ∞ end to end."
 )
+OURS = ("gram", "neighbors")
+_OURS = "The same questions to our own ways, which are not the paper's: that they differ from it is what they are for."
 _TITLES: dict[Answer, str] = {
     "yes": "Reproduces",
     "in part": "Reproduces in part",
@@ -40,13 +47,23 @@ _TITLES: dict[Answer, str] = {
 }
 
 
+def held_in(folder: Path, *, without: Collection[str] = ()) -> dict[str, Readings]:
+    """Return the numbers that a folder holds, in the order of the paper, but for some that will be made anew."""
+    return {
+        name: read_csv(path)
+        for name in EXPERIMENTS
+        if name not in without and (path := folder / f"{name}.csv").exists()
+    }
+
+
 def write_index(folder: Path) -> list[Path]:
     """Write both pages over all that the folder holds; return their paths."""
-    held = {
-        name: read_csv(path) for name in EXPERIMENTS if (path := folder / f"{name}.csv").exists()
-    }  # in the order of the paper
-    write_text(folder / PLAIN, markdown(_plain(held)))
-    write_text(folder / INDEX, markdown(_index(held)))
+    held = held_in(folder)
+    try:
+        write_text(folder / PLAIN, markdown(_plain(held)))
+        write_text(folder / INDEX, markdown(_index(held)))
+    except OSError as error:
+        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
     return [folder / INDEX, folder / PLAIN]
 
 
@@ -54,14 +71,36 @@ def _plain(held: dict[str, Readings]) -> list[Block]:
     blocks: list[Block] = [Heading("What reproduces and what does not", 1), Paragraph(_PLAIN), Paragraph(_PRIVACY)]
     scales = [f"- [{EXPERIMENTS[name].title}]({name}.md): {_scale(own)}" for name, own in held.items()]
     blocks.append(Paragraph("\n".join(scales)))
-    found = {name: findings(EXPERIMENTS[name], own.scale, own.numbers) for name, own in held.items()}
+    short = [line for name, own in held.items() if (line := _by_score(name, own))]
+    if short:
+        blocks += [Heading("In short: the paper's numbers, met by score"), Paragraph("\n".join(short))]
+    found = [(name, each) for name, own in held.items() for each in findings(EXPERIMENTS[name], own.scale, own.numbers)]
     for answer, title in _TITLES.items():
-        said = [_said(name, each) for name, own in found.items() for each in own if each.answer == answer]
+        said = [_said(name, each) for name, each in found if each.answer == answer and each.way not in OURS]
         blocks += [Heading(title), Paragraph("\n".join(said) if said else "Nothing.")]
+    if own_ways := [_said(name, each) for name, each in found if each.way in OURS]:
+        blocks += [Heading("Our own ways, beside the paper's"), Paragraph(_OURS), Paragraph("\n".join(own_ways))]
     absent = [each.title for each in EXPERIMENTS.values() if each.name not in held]
     if absent:
         blocks += [Heading("Not run"), Paragraph("\n".join(f"- {title}" for title in absent))]
     return blocks
+
+
+def _by_score(name: str, own: Readings) -> str:
+    """How many numbers of each score the paper's own way meets; empty where they do not compare."""
+    if own.scale.shrunk or own.scale.data is not None:
+        return ""
+    groups: dict[str, list[Reading]] = {}
+    for each in own.numbers:
+        if each.deviation is not None and each.way not in (*OURS, "central"):
+            groups.setdefault(each.score, []).append(each)
+    parts = [
+        f"{SCORES[score]} {sum(met(each.deviation) for each in some if each.deviation is not None)} of {len(some)} "
+        f"({signed(fmean(each.apart for each in some))})"
+        for score, some in groups.items()
+    ]
+    listed = ", ".join(parts)
+    return f"- {_linked(name)}: {listed}; in brackets the mean difference, ours minus the paper's." if parts else ""
 
 
 def _scale(own: Readings) -> str:
@@ -73,9 +112,13 @@ def _scale(own: Readings) -> str:
 
 
 def _said(name: str, finding: Finding) -> str:
+    return f"- {_linked(name)} {finding.sentence}"
+
+
+def _linked(name: str) -> str:
     short = EXPERIMENTS[name].title.partition(":")[0]
     title = EXPERIMENTS[name].title if short == "Figure" else short
-    return f"- [{title}]({name}.md) {finding.sentence}"
+    return f"[{title}]({name}.md)"
 
 
 def _index(held: dict[str, Readings]) -> list[Block]:
@@ -91,7 +134,7 @@ def _index(held: dict[str, Readings]) -> list[Block]:
 
 
 def _sentences(found: Sequence[Finding]) -> list[Block]:
-    return [Paragraph("\n".join(f"- {_TITLES[each.answer]}. {each.sentence}" for each in found))]
+    return [Paragraph("\n".join(f"- {_TITLES[each.answer]}: {each.sentence}" for each in found))]
 
 
 def _table(numbers: Sequence[Reading]) -> list[Block]:

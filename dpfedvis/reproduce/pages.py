@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dpfedvis.errors import DpfedvisError
 from dpfedvis.recorder import write_text
 from dpfedvis.reporting.sweep_page import Block, Heading, Paragraph, Table, markdown
 from dpfedvis.reproduce.compare import Line, prices, shown_epsilon, verdicts
@@ -14,6 +13,7 @@ from dpfedvis.reproduce.figures import draw_figure
 from dpfedvis.reproduce.paper import SCORES
 from dpfedvis.reproduce.readings import Scale, as_csv
 from dpfedvis.reproduce.recipes import Shrink
+from dpfedvis.run_folder import FolderUnusable
 from dpfedvis.sweeps.summary import Estimate
 
 _WAYS = {
@@ -42,10 +42,6 @@ _NOISE = (
     "uploaded afterwards, so that ε = ∞ end to end. *Nominal*: what the noise on the landmarks alone would have been "
     "worth, had its scale been public, without amplification by sampling; the largest over seeds and data."
 )
-
-
-class FolderUnusable(DpfedvisError):
-    """A folder that cannot be written to."""
 
 
 def write_experiment(

@@ -123,7 +123,7 @@ def read_csv(path: Path) -> Readings:
     except OSError as error:
         raise UnreadableNumbers(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        again = f"make it again with dpfedvis reproduce {path.stem} --only-report"
+        again = f"move it away, or make it again with dpfedvis reproduce {path.stem} --only-report and its store"
         raise UnreadableNumbers(f"{path} is damaged or of another version; {again}") from error
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from accounting import gaussian_epsilon, gaussian_mu
+from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.sweeps.summary import Context, Metric, Point
 
 INF = math.inf
@@ -121,9 +122,19 @@ def together(points: Sequence[Point], *, seeds: bool = True) -> float | None:
     return gaussian_epsilon(math.sqrt(math.fsum(squares)), delta)
 
 
+def against_clients(epsilon: float, delta: float, clients: int, others: int) -> float:
+    """ε of noise that P clients share, against k of the others who put together what they know.
+
+    Each adds noise of variance σ²/P. Whoever takes k shares off the sum is left with (P − k)/P of the variance, and so
+    with μ·√(P/(P − k)).
+    """
+    mu = gaussian_mu(epsilon, delta)
+    return gaussian_epsilon(mu * math.sqrt(clients / (clients - others)), delta)
+
+
 def _rounded(epsilon: float) -> float:
-    """ε to four digits: budgets are spent to within rounding, and runs of the same budget are to be compared."""
-    return float(f"{epsilon:.4g}")
+    """ε to four digits, up: budgets are spent to within rounding, and runs of the same budget are to be compared."""
+    return epsilon if math.isinf(epsilon) else float(rounded_up(epsilon))
 
 
 def _signed(value: float, metric: Metric) -> float:

@@ -123,7 +123,9 @@ def _free(epsilon: Any) -> str | None:
 
 
 def _without_budget(config: RunConfig) -> RunConfig:
-    """The run with neither budget nor noise that all mechanisms which protect have as their limit."""
+    """The run with neither budget nor noise. It releases exact rows, which a private map by placement at home does not:
+    for landmarks it is the limit of the mechanisms that protect, for such maps it is another way.
+    """
     from dpfedvis.mechanisms import mechanism
 
     defaults: dict[str, Any] = {field.name: field.default for field in fields(RunConfig)}

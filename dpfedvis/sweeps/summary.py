@@ -149,6 +149,25 @@ class Context:
         best = max if metric.higher else min
         return best(found, key=lambda score: score.mean, default=None)
 
+    def meets_data_free(self, point: Point, metric: Metric) -> bool:
+        """Whether seeds cannot tell a point from the data-free map: their intervals meet, or it is worse."""
+        free, own = self.baseline("data-free", metric), point.scores[metric.key]
+        if free is None:
+            return False
+        sign = 1 if metric.higher else -1
+        return sign * own.mean - (own.half or 0.0) <= sign * free.mean + (free.half or 0.0)
+
+    def below_data_free(self, metric: Metric) -> list[str]:
+        """Series that are surely worse than the data-free map at every finite ε end to end that was tried."""
+        free, sign = self.baseline("data-free", metric), 1 if metric.higher else -1
+        worse: dict[str, bool] = {}
+        for point in self.runs:
+            own = point.scores.get(metric.key)
+            if free is not None and own is not None and point.epsilon < math.inf:
+                below = sign * own.mean + (own.half or 0.0) < sign * free.mean - (free.half or 0.0)
+                worse[point.series] = worse.get(point.series, True) and below
+        return [series for series, every in worse.items() if every]
+
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that a run here has."""
         return tuple(metric for metric in METRICS if any(metric.key in point.scores for point in self.runs))
@@ -157,7 +176,13 @@ class Context:
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunConfig)}
 
 
-def contexts(rows: Iterable[Row], version: CodeVersion) -> list[Context]:
+def latest_version(rows: Iterable[Row]) -> CodeVersion | None:
+    """Return the code that made the row which was finished last; None if there is none."""
+    done = [row for row in rows if row.status == "done"]
+    return max(done, key=lambda row: row.finished).version if done else None
+
+
+def contexts(rows: Iterable[Row], version: CodeVersion | None) -> list[Context]:
     """Group finished rows: by context, then by setting; rows of other versions than this are marked."""
     grouped: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -166,7 +191,7 @@ def contexts(rows: Iterable[Row], version: CodeVersion) -> list[Context]:
     return [Context(dict(zip(_CONTEXT, facts, strict=True)), _points(own, version)) for facts, own in grouped.items()]
 
 
-def _points(rows: list[Row], version: CodeVersion) -> tuple[Point, ...]:
+def _points(rows: list[Row], version: CodeVersion | None) -> tuple[Point, ...]:
     names = [name for name in _DEFAULTS if name not in (*_CONTEXT, *_IGNORED)]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -176,7 +201,7 @@ def _points(rows: list[Row], version: CodeVersion) -> tuple[Point, ...]:
     return tuple(_point(own, _label(own[0], telling), version) for own in groups.values())
 
 
-def _point(rows: list[Row], series: str, version: CodeVersion) -> Point:
+def _point(rows: list[Row], series: str, version: CodeVersion | None) -> Point:
     first = rows[0]
     keys = [key for key in first.scores if all(key in row.scores for row in rows)]
     ends = [row.epsilon_end_to_end for row in rows if row.epsilon_end_to_end is not None]

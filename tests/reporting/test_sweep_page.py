@@ -15,7 +15,8 @@ from dpfedvis.reporting.sweep_figures import Axis, Curves
 from dpfedvis.reporting.sweep_page import Heading, Paragraph, Table, html_page, markdown
 from dpfedvis.reporting.sweep_report import write_report
 from dpfedvis.sweeps.store import Row
-from dpfedvis.sweeps.summary import contexts
+from dpfedvis.sweeps.summary import contexts, latest_version
+from dpfedvis.version import CodeVersion
 from tests.reporting.conftest import HERE
 
 
@@ -75,6 +76,32 @@ def test_every_number_that_is_drawn_is_in_a_table(sweep_rows: list[Row], tmp_pat
         for score in point.scores.values():
             assert str(score) in own
     assert len(Curves(context).points) == 4
+
+
+def test_rows_are_held_against_the_code_of_the_last(sweep_rows: list[Row], tmp_path: Path) -> None:
+    assert latest_version([]) is None
+    old, new = CodeVersion("1.0", "b" * 40), CodeVersion("1.0", "c" * 40)
+    times = [f"2026-01-01T00:00:{number:02d}+00:00" for number in range(len(sweep_rows))]
+    rows = [replace(row, version=old, finished=time) for row, time in zip(sweep_rows, times, strict=True)]
+    write_report(rows, tmp_path, "x", HERE)
+    page = (tmp_path / "report.md").read_text()
+    assert f"Made by code {old}; this page by {HERE}." in page
+    assert "*" not in (tmp_path / "points.csv").read_text()
+    rows[-1] = replace(rows[-1], version=new)
+    write_report(rows, tmp_path, "x", HERE)
+    assert f"Made by code {new}; this page by {HERE}." in (tmp_path / "report.md").read_text()
+    assert f"marked with * below: {old} ({len(rows) - 1} cells)" in (tmp_path / "report.md").read_text()
+
+
+def test_a_report_says_what_its_picture_does_not(sweep_rows: list[Row], tmp_path: Path) -> None:
+    shared = [
+        replace(row, settings={**row.settings, "clients": 10, "trust": "aggregate" if number % 2 else "local"})
+        for number, row in enumerate(sweep_rows)
+    ]
+    write_report(shared, tmp_path, "x", HERE)
+    page = (tmp_path / "report.md").read_text()
+    for words in ("*aggregate*: the server is trusted", "against 9 together", "not tell from the data-free map"):
+        assert words in page.replace("cannot", "not"), words
 
 
 def test_blocks_are_the_same_page_twice() -> None:

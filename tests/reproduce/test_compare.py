@@ -85,7 +85,7 @@ def test_every_beta_has_its_price(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "-"), (math.inf, "∞"), (2.0, "2"), (870.4, "870"), (123456.0, "1.2e5"), (3e12, "3.0e+12")],
+    [(None, "-"), (math.inf, "∞"), (2.0, "2"), (870.4, "871"), (123456.0, "1.3e5"), (3e12, "3.0e12")],
 )
 def test_epsilons_are_short(value: float | None, shown: str) -> None:
     assert shown_epsilon(value) == shown

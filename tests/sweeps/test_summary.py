@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from accounting import gaussian_epsilon, gaussian_mu
-from dpfedvis.sweeps.choices import best, cheapest, pareto, together
+from dpfedvis.sweeps.choices import against_clients, best, cheapest, pareto, together
 from dpfedvis.sweeps.summary import METRICS, Context, Estimate, Metric, Point, contexts
 from dpfedvis.version import CodeVersion
 
@@ -190,3 +190,31 @@ def test_runs_together_compose_as_gaussian_mechanisms() -> None:
     assert together(runs + ignored) == pytest.approx(gaussian_epsilon(mu, 1e-5))
     assert together(ignored) is None
     assert together(runs[1:]) == pytest.approx(2.0)
+
+
+def test_shared_noise_is_worth_less_against_those_who_share_it() -> None:
+    """Nine of ten shares taken off leave a tenth of the variance."""
+    alone = against_clients(1.0, 1e-5, 10, 0)
+    assert alone == pytest.approx(1.0)
+    one, nine = (against_clients(1.0, 1e-5, 10, others) for others in (1, 9))
+    assert one == pytest.approx(gaussian_epsilon(gaussian_mu(1.0, 1e-5) / math.sqrt(0.9), 1e-5))
+    assert nine == pytest.approx(gaussian_epsilon(gaussian_mu(1.0, 1e-5) * math.sqrt(10), 1e-5))
+    assert alone < one < nine
+
+
+def test_what_cannot_be_told_from_no_data_is_named() -> None:
+    free = point("data-free", 0.0, 0.4, 0.5, 0.6, kind="data-free")
+    good, same, worse = (
+        point(name, epsilon, *values)
+        for name, epsilon, values in (
+            ("good", 1.0, (0.9, 0.91, 0.92)),
+            ("same", 1.0, (0.5, 0.6, 0.7)),
+            ("worse", 1.0, (0.1, 0.1, 0.11)),
+        )
+    )
+    here = context(free, good, same, worse, point("worse", 2.0, 0.1, 0.12, 0.11))
+    assert [here.meets_data_free(each, NMI) for each in (good, same, worse)] == [False, True, True]
+    assert here.below_data_free(NMI) == ["worse"]
+    # One ε at which it is not worse is enough.
+    assert context(free, worse, point("worse", 2.0, 0.5, 0.6, 0.7)).below_data_free(NMI) == []
+    assert not context(good).meets_data_free(good, NMI)

@@ -202,7 +202,7 @@ class Recording:
         """Read a run directory."""
         folder = Path(folder)
         if not folder.is_dir():
-            raise RecordingError(f"there is no folder {folder}, and so no finished run in it")
+            raise RecordingError(f"{folder} holds no finished run: there is no such folder")
         if not (folder / PUBLIC).is_file():
             raise RecordingError(f"{folder} holds no finished run: it has no {PUBLIC}")
         try:

@@ -161,7 +161,7 @@ def test_facts_of_the_run_are_stated(fed):
     assert facts["estimator"] == "Rowed"
     assert (facts["mechanism"], facts["release"]) == ("gradient", "noisy")
     assert (facts["clients"], facts["landmarks"], facts["rounds"]) == (2, 6, 3)
-    assert facts["bandwidth"] == estimator.feddl_.setting.kernel.gammas
+    assert facts["bandwidth"] == list(estimator.feddl_.setting.kernel.gammas)
     estimator.statement_.to_json()
 
 

@@ -209,7 +209,9 @@ def test_of_a_billboard_the_server_has_landmarks_and_no_place_of_a_record(
     assert recording.embedding is None
     assert recording.labels is None
     assert recording.rows == ()
-    assert not (tmp_path / "run" / "embedding.npz").exists()
+    with np.load(tmp_path / "run" / "embedding.npz") as stored:
+        assert stored.files == ["anchors"]
+        np.testing.assert_array_equal(stored["anchors"], estimator.board_.places)
     np.testing.assert_array_equal(recording.landmarks, estimator.landmarks_)
     np.testing.assert_array_equal(recording.published["places"], estimator.board_.places)
     np.testing.assert_array_equal(recording.published["anchors"], estimator.board_.anchors)

@@ -63,10 +63,17 @@ def findings(experiment: Experiment, scale: Scale, numbers: Sequence[Reading]) -
         return [Finding("open", f"was run on {scale.data} and not on the paper's data.")]
     if experiment.axis:
         trends = [_trend(experiment, group, own) for group in dict.fromkeys(each.group for each in own)]
-        return [_shrunk(each, scale) for each in trends]
+        return [_shrunk(_unsure(each, scale), scale) for each in trends]
     ways = list(dict.fromkeys(each.way for each in own))
     levels = [_levels(way, scale, own) for way in ways]
     return [*levels, *(_shrunk(each, scale) for way in ways for each in _effects(way, own))]
+
+
+def _unsure(finding: Finding, scale: Scale) -> Finding:
+    """A trend that is not seen may be hidden by the scatter of a single seed."""
+    if finding.answer != "no" or scale.seeds[0] > 1:
+        return finding
+    return Finding("open", f"{finding.sentence} That is not the paper's trend, but one seed may hide it.", finding.way)
 
 
 def _shrunk(finding: Finding, scale: Scale) -> Finding:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from dpfedvis.mechanisms import MECHANISMS, GradientPerturbation
+from dpfedvis.reporting.rounding import rounded_down
 from dpfedvis.setting import Setting
 from tests.cli import called, examples, pasted
 
@@ -77,7 +78,7 @@ def test_the_text_shows_the_numbers_of_the_json() -> None:
     for each in results:
         assert each["sentence"] in done.stdout
         for bound in each["bounds"].values():
-            assert f"ε ≥ {bound['epsilon']:.4g}" in done.stdout
+            assert f"ε ≥ {rounded_down(bound['epsilon'])}" in done.stdout
 
 
 def test_the_folder_holds_a_page_a_picture_and_json_of_each(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attacks.auditing.result import AuditResult
+from dpfedvis.reporting.rounding import rounded_down
 
 _IN, _OUT, _CLAIM = "#b2182b", "#2166ac", "#4d4d4d"
 
@@ -52,7 +53,7 @@ def _bounds(axes: Any, result: AuditResult) -> None:
     names = [bound.method for bound in result.bounds]
     axes.barh(names, [bound.epsilon for bound in result.bounds], color="#92c5de", height=0.5)
     for place, bound in enumerate(result.bounds):
-        axes.text(0, place, f" ≥ {bound.epsilon:.3g}", va="center", fontsize=9)
+        axes.text(0, place, f" ≥ {rounded_down(bound.epsilon, 3)}", va="center", fontsize=9)
     title = "no claim"
     if result.claim.exists:
         axes.axvline(result.claim.epsilon, color=_IN, linewidth=1.5)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attacks.auditing.claims import Claim
-from dpfedvis.reporting.rounding import rounded_up
+from dpfedvis.reporting.rounding import rounded_down, rounded_up
 
 Verdict = Literal["consistent", "suspect", "violated", "no claim"]
 Scores = NDArray[np.float64]
@@ -139,10 +139,11 @@ class AuditResult:
     def sentence(self) -> str:
         """The verdict in words."""
         if not self.claim.exists:
-            return f"No claim to audit; lower bound found: ε ≥ {self.lower_bound:.4g} at δ = {self.claim.delta:g}."
+            found = rounded_down(self.lower_bound)
+            return f"No claim to audit; lower bound found: ε ≥ {found} at δ = {self.claim.delta:g}."
         return (
             f"{self.proof or _MEANING[self.verdict]} Claimed ε = {rounded_up(self.claim.epsilon)}, certified "
-            f"ε ≥ {self.lower_bound:.4g} at δ = {self.claim.delta:g}."
+            f"ε ≥ {rounded_down(self.lower_bound)} at δ = {self.claim.delta:g}."
         )
 
     def bound(self, method: str) -> LowerBound:
@@ -194,7 +195,9 @@ class AuditResult:
         for each in self.bounds:
             share = f"{each.epsilon / claim.epsilon:.2f}" if claim.exists and claim.epsilon > 0 else ""
             assumed = "; ".join(each.assumptions)
-            lines.append(f"| {each.method} | ≥ {each.epsilon:.4g} | {share} | {each.confidence:g} | {assumed} |")
+            lines.append(
+                f"| {each.method} | ≥ {rounded_down(each.epsilon)} | {share} | {each.confidence:g} | {assumed} |"
+            )
         lines += [
             "",
             f"δ = {claim.delta:g}. {counts.games} canaries: {counts.games_in} in, {counts.games_out} out; threshold "
@@ -214,7 +217,7 @@ class AuditResult:
         draw(self, path)
 
     def __str__(self) -> str:
-        bounds = ", ".join(f"{each.method} ε ≥ {each.epsilon:.4g}" for each in self.bounds)
+        bounds = ", ".join(f"{each.method} ε ≥ {rounded_down(each.epsilon)}" for each in self.bounds)
         return f"{self.title}: {self.verdict}. {self.sentence} ({bounds}; {self.counts.games} canaries)"
 
 

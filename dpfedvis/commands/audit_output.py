@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 def as_text(result: AuditResult) -> str:
     """Return a few lines for people."""
+    from dpfedvis.reporting.rounding import rounded_down
+
     counts, claim = result.counts, result.claim
     lines = [f"{result.title}: {result.verdict}", f"  {result.sentence}"]
     for bound in result.bounds:
         share = f", {bound.epsilon / claim.epsilon:.0%} of the claim" if claim.exists else ""
-        lines.append(f"  {bound.method:<8} ε ≥ {bound.epsilon:.4g}{share}; assumes {', '.join(bound.assumptions)}")
+        lines.append(
+            f"  {bound.method:<8} ε ≥ {rounded_down(bound.epsilon)}{share}; assumes {', '.join(bound.assumptions)}"
+        )
     lines.append(
         f"  {counts.games} canaries, {counts.false_positives + counts.false_negatives} guessed wrong, "
         f"confidence {result.bounds[0].confidence:g}"

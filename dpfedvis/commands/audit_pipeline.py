@@ -149,8 +149,8 @@ def _membership(games: StrongGames) -> str:
 
 def _command(arguments: argparse.Namespace) -> str:
     """Return the command that gives the same numbers again, where the noise is seeded."""
-    own = ("folder",) if arguments.folder is not None else ("level", *OF_A_RUN[:5], *MECHANISM_SETTINGS)
-    given = {name: value for name in (*own, *_GAMES) if (value := getattr(arguments, name)) is not None}
-    options = [(f"--{name.replace('_', '-')}", str(value)) for name, value in given.items()]
-    words = [word for option in options for word in option]
-    return shlex.join(["dpfedvis", "audit", *("--run" if word == "--folder" else word for word in words)])
+    given = {name: getattr(arguments, name) for name in ("level", *OF_A_RUN, *_GAMES)}
+    if arguments.folder is not None:
+        given = {"run": arguments.folder, **{name: given[name] for name in _GAMES}}
+    words = [(f"--{name.replace('_', '-')}", str(value)) for name, value in given.items() if value is not None]
+    return shlex.join(["dpfedvis", "audit", *(word for pair in words for word in pair)])

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dpfedvis.reporting.rounding import rounded_down
+
 SEPARATE = (
     "The audited runs are simulations with the same code, budget, mechanism and stages: no user's data were in them. "
     "Clients, records, features, landmarks and layout are the audit's own, and a density by class is audited as one "
@@ -104,7 +106,8 @@ class Audited:
             "",
             "| method | certified ε | confidence |",
             "|---|---|---|",
-            *(f"| {name} | ≥ {value:.4g} | {self.confidence:g} |" for name, value in self.lower_bounds.items()),
+            *(f"| {name} | ≥ {rounded_down(value)} | {self.confidence:g} |"
+              for name, value in self.lower_bounds.items()),
             "",
             f"{self.games} canaries, each one of two far, orthogonal records. {SEPARATE}",
             "",

@@ -34,6 +34,7 @@ from dpfedvis.mechanisms import (
     Mechanism,
 )
 from dpfedvis.reporting.palette import looks
+from dpfedvis.reporting.rounding import rounded_down, rounded_up
 
 HERE = Path(__file__).parent
 DELTA = 1e-5
@@ -173,7 +174,11 @@ def audited() -> list[str]:
         guesses, auc = audit["membership"][:2]
         rates = [f"{each[key]:.3f}" for each in (guesses, auc) for key in ("found", "allowed")]
         link = f"[`{audit['command']}`]({path.relative_to(HERE).with_suffix('.md')})"
-        found = [f"{audit['claimed_epsilon']:.4g}", f"≥ {max(audit['lower_bounds'].values()):.3f}", audit["verdict"]]
+        found = [
+            rounded_up(audit["claimed_epsilon"]),
+            f"≥ {rounded_down(max(audit['lower_bounds'].values()), 3)}",
+            audit["verdict"],
+        ]
         row = [audit["trust"], *found, *rates, audit["games"], link]
         lines.append("| " + " | ".join(map(str, row)) + " |")
     return lines

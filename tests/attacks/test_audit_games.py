@@ -32,6 +32,7 @@ from attacks.auditing.lower_bounds import (
     planned_guesses,
     rate_above,
 )
+from dpfedvis.reporting.rounding import rounded_down
 
 DELTA = 1e-5
 
@@ -166,7 +167,7 @@ def test_json_and_page_say_what_was_found(tmp_path: Path) -> None:
     page = result.markdown("scores.png")
     for words in (
         "![Scores and bounds](scores.png)",
-        f"≥ {result.lower_bound:.4g}",
+        f"≥ {rounded_down(result.lower_bound)}",
         "| 0.95 |",
         "fixed before the run",
     ):

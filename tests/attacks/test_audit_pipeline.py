@@ -23,6 +23,7 @@ from dpfedvis.federation import client
 from dpfedvis.kernels import Array
 from dpfedvis.mechanisms import KMeans, mechanism
 from dpfedvis.reporting.audited import HARDLY, SEPARATE
+from dpfedvis.reporting.rounding import rounded_down
 
 BUDGET = Budget(10.0, 1e-5)  # large, so that few games tell its claim from one that is too small
 SMALL = PipelineAudit(games=160)
@@ -260,7 +261,7 @@ def test_the_statement_carries_the_audit_and_the_attack(played: Played) -> None:
         games.accuracy.value,
         games.accuracy.low,
     )
-    for part in ("## Audit", SEPARATE, "`dpfedvis audit --level pipeline`", f"≥ {result.lower_bound:.4g}"):
+    for part in ("## Audit", SEPARATE, "`dpfedvis audit --level pipeline`", f"≥ {rounded_down(result.lower_bound)}"):
         assert part in str(audited)
     for part in ("## Membership attack", f"| AUC | {games.outcome.auc} |", "**Within what the guarantee allows**"):
         assert part in str(audited)

@@ -24,7 +24,7 @@ from dpfedvis import FederatedData
 from dpfedvis.feddl import FedDL
 from dpfedvis.mechanisms import HeuristicNoise
 from dpfedvis.mechanisms.published import PublishedFedDL
-from dpfedvis.reporting.rounding import rounded_up
+from dpfedvis.reporting.rounding import rounded_down, rounded_up
 from dpfedvis.reporting.statement import DEFAULT_DELTA, state
 
 
@@ -351,3 +351,10 @@ def test_how_many_records_a_client_has_is_no_public_fact_where_it_is_the_unit():
     whole = state(ledger_of(gaussian("client-0", unit="client")))
     assert "number of records" not in str(whole)
     assert "the number of records of each are treated as public" in str(state(ledger_of(gaussian("client-0"))))
+
+
+@given(value=st.floats(1e-6, 1e6), digits=st.integers(1, 6))
+def test_a_certified_bound_is_never_shown_larger_than_it_is(value: float, digits: int) -> None:
+    shown = float(rounded_down(value, digits))
+    assert value * (1 - 10.0 ** (1 - digits)) <= shown <= value
+    assert (rounded_down(0.0), rounded_down(math.inf)) == ("0", "∞")

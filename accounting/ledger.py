@@ -180,6 +180,17 @@ class Ledger:
             self._refresh()
             return self._store.count
 
+    def fold(self) -> None:
+        """Leave one file that can be copied and read by itself: call it after the last event of a run.
+
+        SQLite writes new rows to a log beside the file, and a mere reader cannot take that log away again. Events may
+        still follow; with the file open elsewhere nothing changes.
+        """
+        if self._read_only:
+            raise LedgerError(f"{self._store.path} was opened for reading only")
+        with self._lock:
+            self._store.fold()
+
     def close(self) -> None:
         """Close the file; everything recorded is on disk already."""
         self._store.close()

@@ -19,6 +19,7 @@ from accounting.events import Event, from_json
 FORMAT = 1
 GENESIS = "0" * 64
 MEMORY = ":memory:"
+_WAIT = 60  # seconds to wait for another writer
 
 _SCHEMA = """
 CREATE TABLE ledger (
@@ -261,6 +262,13 @@ class Store:
             raise LedgerCorrupted(f"{self.path}: the head of the chain or the budget was changed ({count} events)")
         return rows
 
+    def fold(self) -> None:
+        """Take the log into the file, so that a reader needs and leaves no other; not while somebody has it open."""
+        self._connection.execute("PRAGMA busy_timeout = 0")
+        with suppress(sqlite3.OperationalError):
+            self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.execute(f"PRAGMA busy_timeout = {_WAIT * 1000}")
+
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
@@ -289,7 +297,7 @@ class Store:
 def _connect(path: Path, options: str) -> sqlite3.Connection:
     # A URI, because its modes never make a new file.
     return sqlite3.connect(
-        f"{path.resolve().as_uri()}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=60
+        f"{path.resolve().as_uri()}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=_WAIT
     )
 
 

@@ -243,6 +243,7 @@ def _fit(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callback], p
         facts = {"release": config.release, "bounds": config.bounds, "image_shape": order.dataset.image_shape}
         recorder.finish(estimator.feddl_, config.made_mechanism(), facts, _published(estimator))
         leave(folder, estimator, order.fed, order.dataset.class_names, config)
+        ledger.fold()
         return statement
 
 

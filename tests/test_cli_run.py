@@ -49,6 +49,7 @@ def test_the_first_run_as_a_user_types_it(tmp_path: Path) -> None:
     with Ledger.read(folder / "ledger.sqlite") as ledger:
         assert ledger.spent() == pytest.approx(2)
         statement = state(ledger)
+    assert {path.name for path in folder.iterdir()} == FILES  # reading the ledger leaves nothing beside it
     assert statement.headline in (folder / "statement.md").read_text()
     assert json.loads((folder / "statement.json").read_text())["epsilon_end_to_end"] == pytest.approx(2)
     assert (folder / "map.png").read_bytes().startswith(b"\x89PNG")

@@ -311,6 +311,31 @@ def test_a_reader_sees_what_is_still_in_the_log(tmp_path: Path) -> None:
             assert len(reader) == 2
 
 
+def test_a_folded_ledger_is_one_file_that_readers_leave_alone_and_writers_go_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger(path, BUDGET) as ledger:
+        ledger.record(gaussian(0), gaussian(1))
+        ledger.fold()
+        assert [entry.name for entry in tmp_path.iterdir()] == ["ledger.db"]
+    with Ledger.read(path) as reader:
+        assert reader.verify() == 2
+        with pytest.raises(LedgerError, match="reading only"):
+            reader.fold()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["ledger.db"]
+    with Ledger(path) as ledger:
+        ledger.record(gaussian(2))
+        assert ledger.verify() == 3
+
+
+def test_a_ledger_that_others_have_open_is_not_folded_and_loses_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.db"
+    with Ledger(path, BUDGET) as ledger, Ledger.read(path) as reader:
+        ledger.record(gaussian(0))
+        ledger.fold()
+        ledger.record(gaussian(1))
+        assert ledger.verify() == reader.verify() == 2
+
+
 @pytest.fixture
 def locked(original: Path) -> Iterator[Path]:
     """A ledger in a folder where this process may not write; a superuser becomes nobody for the while."""

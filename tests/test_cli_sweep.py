@@ -210,9 +210,11 @@ def test_a_damaged_row_is_one_sentence(grid: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("backend", ["loky", "dask"])
+@pytest.mark.parametrize("backend", ["loky", "dask", "ray"])
 def test_ctrl_c_reaches_all_processes_and_one_sentence_comes_out(backend: str, grid: Path, tmp_path: Path) -> None:
     """As a terminal does it: the signal goes to the workers, too."""
+    if backend == "ray":
+        pytest.importorskip("ray", reason="Ray is an extra: pip install 'dpfedvis[ray]'")
     grid.write_text(TINY.replace("seeds = 2", "seeds = 40"))
     store = tmp_path / "s.sqlite"
     command = [sys.executable, "-m", "dpfedvis", "sweep", "run", str(grid), "--store", str(store), "--jobs", "2"]

@@ -53,8 +53,8 @@ examples:
   dpfedvis sweep run grid.toml --store sweep.sqlite --jobs 2
   dpfedvis sweep run grid.toml --store sweep.sqlite --backend dask
 
---backend dask starts a cluster on this machine; with --scheduler tcp://HOST:8786 it takes a running one, whose workers
-see the same folder.
+--backend dask or ray starts a cluster on this machine; with --scheduler tcp://HOST:8786 (Dask) or HOST:6379 (Ray) it
+takes a running one, whose workers see the same folder.
 A cell has one row, under a hash of its settings and its data. What is in the store is not run again, so that an
 interrupted sweep goes on where it was, and a larger grid runs what is new in it. A combination that the library refuses
 and a cell that fails become rows with the reason; --retry tries them again. Rows remember the code that made them.
@@ -64,7 +64,7 @@ _LIST = """\
 example:
   dpfedvis sweep list sweep.sqlite
 
-A star marks rows that other code has made.
+A star marks rows made by other code than the one at hand.
 """
 _REPORT = """\
 example:
@@ -114,7 +114,7 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     """Add the flags that say where cells are computed."""
     parser.add_argument("--jobs", type=int, help="cells at a time (the cores of this machine)")
     parser.add_argument("--backend", default="loky", help="loky, threading, dask or ray (loky)")
-    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask cluster (one on this machine)")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask or Ray cluster (one on this machine)")
     parser.add_argument("--threads", type=int, default=1, help="of linear algebra and t-SNE in each worker (1)")
 
 

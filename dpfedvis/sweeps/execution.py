@@ -1,32 +1,26 @@
-"""Cells through joblib: in this process, in others, or on a Dask or Ray cluster. Rows are written as they come."""
+"""Cells in this process, in others, or on a cluster. Rows are written as they come."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from dpfedvis.errors import DpfedvisError
 from dpfedvis.sweeps.cells import Cell
+from dpfedvis.sweeps.clusters import dask_client, ray_pool
 from dpfedvis.sweeps.store import Row, Status, Store
 from dpfedvis.sweeps.work import Task, dataset_of, work
 from dpfedvis.version import CodeVersion, code_version
 
 Backend = Literal["loky", "threading", "dask", "ray"]
 BACKENDS: tuple[Backend, ...] = ("loky", "threading", "dask", "ray")
-
-
-class BackendMissing(DpfedvisError):
-    """A package that is not installed, or a cluster that does not answer."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +33,7 @@ class Workers:
         Cells at a time.
     backend : {"loky", "threading", "dask", "ray"}
     scheduler : str, optional
-        Address of a Dask scheduler; by default a cluster on this machine, of `jobs` processes.
+        Address of a Dask scheduler or of a Ray cluster; by default a cluster on this machine, of `jobs` processes.
     threads : int
         For linear algebra and t-SNE in each worker.
     """
@@ -53,8 +47,8 @@ class Workers:
         checks.count("jobs", self.jobs)
         checks.count("threads", self.threads)
         checks.one_of("backend", self.backend, BACKENDS)
-        if self.scheduler is not None and self.backend != "dask":
-            raise InvalidParameter("scheduler", self.scheduler, "left out without --backend dask")
+        if self.scheduler is not None and self.backend not in ("dask", "ray"):
+            raise InvalidParameter("scheduler", self.scheduler, "left out without --backend dask or ray")
 
 
 @dataclass(frozen=True)
@@ -178,18 +172,16 @@ def _computed(tasks: list[Task], workers: Workers) -> Iterator[Row]:
         return
     if workers.backend in ("loky", "threading") and workers.jobs == 1:
         yield from map(work, tasks)
-        return
-    from joblib import Parallel, delayed
+    elif workers.backend == "ray":
+        # Ray's own pool: through joblib its results come only when all of them are there.
+        with ray_pool(workers.jobs, workers.scheduler) as pool:
+            yield from pool.imap_unordered(work, tasks, chunksize=1)
+    else:
+        yield from _through_joblib(tasks, workers)
 
-    with _configured(workers):
-        parallel = Parallel(n_jobs=workers.jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1)
-        yield from parallel(delayed(work)(task) for task in tasks)
 
-
-@contextmanager
-def _configured(workers: Workers) -> Iterator[None]:
-    """Set joblib up; what is started here ends here."""
-    from joblib import parallel_config
+def _through_joblib(tasks: list[Task], workers: Workers) -> Iterator[Row]:
+    from joblib import Parallel, delayed, parallel_config
 
     with ExitStack() as stack, warnings.catch_warnings():
         # What an interruption throws away is said in one sentence, and not by joblib.
@@ -198,68 +190,10 @@ def _configured(workers: Workers) -> Iterator[None]:
         if workers.backend == "loky":
             settings["inner_max_num_threads"] = workers.threads
         elif workers.backend == "dask":
-            settings["client"] = stack.enter_context(_dask(workers))
-        elif workers.backend == "ray":
-            _register_ray()
+            settings["client"] = stack.enter_context(dask_client(workers.jobs, workers.scheduler))
         stack.enter_context(parallel_config(backend=workers.backend, **settings))
-        yield
-
-
-@contextmanager
-def _dask(workers: Workers) -> Iterator[Any]:
-    """A client of the scheduler that was named, or of a cluster on this machine that ends with it."""
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise BackendMissing("--backend dask needs dask and distributed: pip install 'dpfedvis[dask]'") from error
-    with ExitStack() as stack:
-        address: Any = workers.scheduler
-        if address is None:
-            with _children_ignore_ctrl_c():
-                cluster = LocalCluster(
-                    n_workers=workers.jobs, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR"
-                )
-            address = stack.enter_context(cluster)
-        try:
-            client = Client(address, set_as_default=False, timeout="10s")
-        except (OSError, ValueError) as error:
-            raise BackendMissing(f"no Dask scheduler answers at {address} ({type(error).__name__})") from error
-        stack.enter_context(client)
-        if workers.scheduler is None:
-            client.run(_end_quietly)
-        yield client
-
-
-def _end_quietly() -> None:
-    """Let a worker that is ended in its work say nothing of clients inside it, which joblib makes and leaves open."""
-    before = sys.unraisablehook
-
-    def told(problem: Any) -> None:
-        if getattr(problem.object, "__qualname__", "") != "Client.__del__":
-            before(problem)
-
-    sys.unraisablehook = told
-
-
-@contextmanager
-def _children_ignore_ctrl_c() -> Iterator[None]:
-    """A terminal sends Ctrl-C to all processes; this one ends its workers by itself, without their tracebacks."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _register_ray() -> None:
-    try:
-        from ray.util.joblib import register_ray
-    except ImportError as error:
-        raise BackendMissing("--backend ray needs Ray: pip install ray") from error
-    register_ray()
+        parallel = Parallel(n_jobs=workers.jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1)
+        yield from parallel(delayed(work)(task) for task in tasks)
 
 
 def default_jobs() -> int:

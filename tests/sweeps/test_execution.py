@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from accounting import InvalidParameter
 from dpfedvis.evaluation.scores import scores_of
 from dpfedvis.sweeps import work as work_module
 from dpfedvis.sweeps.cells import Cell
-from dpfedvis.sweeps.execution import BackendMissing, Workers, addressed, sweep
+from dpfedvis.sweeps.clusters import BackendMissing
+from dpfedvis.sweeps.execution import Workers, addressed, sweep
 from dpfedvis.sweeps.store import Row, Store
 from dpfedvis.sweeps.work import Task, work
 from dpfedvis.version import CodeVersion
@@ -121,17 +123,40 @@ def test_a_real_dask_cluster_computes_the_same(tmp_path: Path, cell) -> None:
         assert scores(many.rows()) == scores(alone.rows())
 
 
-def test_workers_that_cannot_be_are_named(tmp_path: Path, cell) -> None:
+def test_a_real_ray_cluster_computes_the_same(tmp_path: Path, cell) -> None:
+    pytest.importorskip("ray", reason="Ray is an extra: pip install 'dpfedvis[ray]'")
+    cells = [cell(seed=seed) for seed in range(3)] + [cell(epsilon=1.0)]
+    with Store(tmp_path / "one.sqlite", create=True) as alone, Store(tmp_path / "two.sqlite", create=True) as many:
+        sweep(cells, alone, version=ONE)
+        assert sweep(cells, many, Workers(2, "ray"), version=ONE).statuses == {"done": 3, "refused": 1}
+        assert scores(many.rows()) == scores(alone.rows())
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch, tmp_path: Path, cell) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with Store(tmp_path / "s.sqlite", create=True) as store:
+        with pytest.raises(BackendMissing, match="Ray"):
+            sweep([cell()], store, Workers(1, "ray"), version=ONE)
+        assert store.rows() == []
+
+
+@pytest.mark.parametrize("backend", ["dask", "ray"])
+def test_a_cluster_that_does_not_answer_is_named(backend: str, tmp_path: Path, cell) -> None:
+    if backend == "ray":
+        pytest.importorskip("ray", reason="Ray is an extra: pip install 'dpfedvis[ray]'")
+    with Store(tmp_path / "s.sqlite", create=True) as store:
+        with pytest.raises(BackendMissing, match=r"127\.0\.0\.1:1"):
+            sweep([cell()], store, Workers(1, backend, "127.0.0.1:1"), version=ONE)
+        assert store.rows() == []
+
+
+def test_workers_that_cannot_be_are_named() -> None:
     with pytest.raises(InvalidParameter, match="backend"):
         Workers(1, "slurm")
     with pytest.raises(InvalidParameter, match="scheduler"):
         Workers(1, "loky", "tcp://127.0.0.1:1")
     with pytest.raises(InvalidParameter, match="jobs"):
         Workers(0)
-    with Store(tmp_path / "s.sqlite", create=True) as store:
-        with pytest.raises(BackendMissing, match="Ray"):
-            sweep([cell()], store, Workers(1, "ray"), version=ONE)
-        assert store.rows() == []
 
 
 # What cells share

@@ -1,0 +1,104 @@
+"""Dask and Ray: a cluster that runs already, or one on this machine that ends with the sweep."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from dpfedvis.errors import DpfedvisError
+
+
+class BackendMissing(DpfedvisError):
+    """A package that is not installed, or a cluster that does not answer."""
+
+
+@contextmanager
+def dask_client(jobs: int, scheduler: str | None) -> Iterator[Any]:
+    """A client of the scheduler that was named, or of a cluster of `jobs` processes."""
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise BackendMissing("--backend dask needs dask and distributed: pip install 'dpfedvis[dask]'") from error
+    with ExitStack() as stack:
+        address: Any = scheduler
+        if address is None:
+            with _children_ignore_ctrl_c():
+                cluster = LocalCluster(
+                    n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR"
+                )
+            address = stack.enter_context(cluster)
+        try:
+            client = Client(address, set_as_default=False, timeout="10s")
+        except (OSError, ValueError) as error:
+            raise BackendMissing(f"no Dask scheduler answers at {address} ({type(error).__name__})") from error
+        stack.enter_context(client)
+        if scheduler is None:
+            client.run(_end_quietly)
+        yield client
+
+
+@contextmanager
+def ray_pool(jobs: int, address: str | None) -> Iterator[Any]:
+    """A pool of `jobs` workers on the Ray cluster that was named, or on one on this machine."""
+    try:
+        import ray
+        from ray.util.multiprocessing import Pool
+    except ImportError as error:
+        raise BackendMissing("--backend ray needs Ray: pip install 'dpfedvis[ray]'") from error
+    # Ray reports its use to its makers unless told not to.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    place: dict[str, Any] = {"address": address}
+    if address is None:
+        place = {"address": "local", "num_cpus": jobs, "include_dashboard": False}
+    else:
+        _knock(address)
+    try:
+        with _children_ignore_ctrl_c():
+            ray.init(**place, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError) as error:
+        raise BackendMissing(f"no Ray cluster answers at {place['address']} ({error})") from error
+    try:
+        with Pool(jobs) as pool:
+            yield pool
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Refuse an address where nobody listens; Ray itself would try for minutes."""
+    try:
+        place = urlsplit(address if "://" in address else f"//{address}")
+        socket.create_connection((place.hostname, place.port), timeout=10).close()
+    except (OSError, TypeError, ValueError) as error:
+        raise BackendMissing(f"no Ray cluster answers at {address} ({error})") from error
+
+
+def _end_quietly() -> None:
+    """Let a worker that is ended in its work say nothing of clients inside it, which joblib makes and leaves open."""
+    before = sys.unraisablehook
+
+    def told(problem: Any) -> None:
+        if getattr(problem.object, "__qualname__", "") != "Client.__del__":
+            before(problem)
+
+    sys.unraisablehook = told
+
+
+@contextmanager
+def _children_ignore_ctrl_c() -> Iterator[None]:
+    """A terminal sends Ctrl-C to all processes; this one ends its workers by itself, without their tracebacks."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may set handlers
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""Recorded runs that several attacks are tried on."""
+"""Recorded runs that several attacks are tried on, and what one record adds to a gradient."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 from accounting import Budget, Ledger
+from attacks.gradients import Contribution
 from dpfedvis import FederatedData
 from dpfedvis.billboard.learn import Learner
+from dpfedvis.kernels import Kernel
 from dpfedvis.mechanisms import GradientPerturbation
 from dpfedvis.recorder import LEDGER, Recorder
 from dpfedvis.recording import Recording
+
+GAMMA = 0.1
+PLAIN = Contribution(Kernel.gaussian(GAMMA))
 
 Record = Callable[[FederatedData, float, int], Recording]
 

@@ -11,6 +11,7 @@ from accounting import Budget
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.federation import Door
 from dpfedvis.kernels import Kernel
+from dpfedvis.mechanisms import Local
 from dpfedvis.setting import Setting
 
 FAST = {"anchors": 24, "placement": "weights"}
@@ -39,6 +40,11 @@ def private_map(budget=None, **options) -> FedTSNE:
         "billboard": billboard,
     }
     return FedTSNE(**{**given, **options})
+
+
+def message(release, X, setting, denominator=None):
+    local = Local.of(release.prepare(X), float(denominator or len(X)))
+    return release.message(local, np.zeros((1, X.shape[1])), setting, np.random.default_rng(0)).values
 
 
 @dataclass

@@ -4,7 +4,21 @@ import os
 import socket
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from dpfedvis.data import Dataset
+
+
+def as_dataset(X, y=None, groups=None, missing="client-mean", feature_range=None):
+    names = () if y is None else tuple(str(c) for c in range(int(np.max(y)) + 1))
+    return Dataset("test", X, y, names, groups, feature_range, None, "memory", "0", missing)
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(7)
+    return rng.normal(size=(60, 5)), np.repeat(np.arange(6), 10)
 
 
 @pytest.fixture

@@ -1,0 +1,26 @@
+"""Events that tests write into ledgers, of one μ each, and the budget of the ledgers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accounting import Budget, DiscreteGaussianRelease, GaussianRelease, SampledGaussianRelease, Unprotected
+
+BUDGET = Budget(1.0, 1e-5)
+
+
+def gaussian(client: str = "a", mu: float = 0.1, **values: Any) -> GaussianRelease:
+    return GaussianRelease(**{"what": "gradient", "client": client, "sensitivity": mu, "sigma": 1.0, **values})
+
+
+def discrete(client: str = "a", mu: float = 0.1, **values: Any) -> DiscreteGaussianRelease:
+    return DiscreteGaussianRelease(what="moments", client=client, sensitivity=mu, sigma=1.0, granularity=0.01, **values)
+
+
+def sampled(client: str = "a", **values: Any) -> SampledGaussianRelease:
+    values = {"sensitivity": 1.0, "sigma": 2.0, "sampling_rate": 0.1, **values}
+    return SampledGaussianRelease(what="gradient", client=client, adjacency="add-remove", **values)
+
+
+def exact_rows(client: str = "a", **values: Any) -> Unprotected:
+    return Unprotected(**{"what": "distance rows", "client": client, "why": "exact", "stage": "release", **values})

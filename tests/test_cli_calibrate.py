@@ -110,7 +110,7 @@ def test_every_mechanism(mechanism: str, options: list[str], rounds: int, expect
 
 
 def test_every_mechanism_is_in_the_test_above() -> None:
-    [mark] = test_every_mechanism.pytestmark  # type: ignore[attr-defined]
+    [mark] = test_every_mechanism.pytestmark
     assert {case[0] for case in mark.args[1]} == set(MECHANISMS)
 
 

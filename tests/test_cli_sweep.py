@@ -141,7 +141,7 @@ def test_rows_of_other_code_are_starred(grid: Path, tmp_path: Path) -> None:
     assert called("sweep", "report", str(store), "--out", str(tmp_path / "out")).returncode == 0
     page = (tmp_path / "out" / "report.md").read_text()
     # The row that was finished last is of one of them, and the other is marked.
-    last, other = re.search(r"Made by code (\S+).*marked with \* below: (\S+)", page, re.DOTALL).groups()  # type: ignore[union-attr]
+    last, other = re.search(r"Made by code (\S+).*marked with \* below: (\S+)", page, re.DOTALL).groups()
     assert {last, other} == {"0.0.1", "0.0.2"}
     with (tmp_path / "out" / "points.csv").open() as file:
         marked = {row["series"]: row["other_code"] for row in csv.DictReader(file) if row["kind"] == "run"}

@@ -30,7 +30,7 @@ BUDGET = Budget(3, 1e-5)
 def federated(records: int = 60, clients: int = 3, scale: float = 1.0, **options: object) -> FederatedData:
     generator = np.random.default_rng(7)
     parts = [scale * generator.standard_normal((records, 4)) for _ in range(clients)]
-    return FederatedData(parts, **options)  # type: ignore[arg-type]
+    return FederatedData(parts, **options)
 
 
 def whats(ledger: Ledger) -> set[str]:
@@ -156,9 +156,9 @@ def test_weights_do_not_tell_the_size_of_a_client_that_is_the_unit() -> None:
 )
 def test_a_claim_for_whole_clients_is_refused_where_nothing_covers_it(settings: dict[str, object]) -> None:
     values = {"mechanism": "gradient", "budget": WHOLE, "bandwidth": 1.0, "landmarks": 4, **settings}
-    ledger = Ledger(budget=values["budget"])  # type: ignore[arg-type]
+    ledger = Ledger(budget=values["budget"])
     with pytest.raises(InvalidParameter, match="unit"):
-        FedDL(**values).run(federated(), ledger=ledger)  # type: ignore[arg-type]
+        FedDL(**values).run(federated(), ledger=ledger)
     assert len(ledger) == 0
 
 
@@ -201,9 +201,9 @@ def test_one_absurd_record_does_not_stop_a_client(mechanism: str, dtype: type) -
 )
 def test_what_cannot_work_is_found_before_anything_is_released(settings: dict[str, object]) -> None:
     values = {"mechanism": "gradient", "budget": BUDGET, "landmarks": 4, "rounds": 2, **settings}
-    ledger = Ledger(budget=values["budget"])  # type: ignore[arg-type]
+    ledger = Ledger(budget=values["budget"])
     with pytest.raises(InvalidParameter):
-        FedDL(**values).run(federated(), ledger=ledger)  # type: ignore[arg-type]
+        FedDL(**values).run(federated(), ledger=ledger)
     assert len(ledger) == 0
 
 
@@ -223,7 +223,7 @@ def test_what_cannot_work_is_found_before_anything_is_released(settings: dict[st
 )
 def test_settings_that_make_no_sense_are_refused_at_once(settings: dict[str, object]) -> None:
     with pytest.raises(InvalidParameter):
-        FedDL(**settings)  # type: ignore[arg-type]
+        FedDL(**settings)
 
 
 def test_a_checkpoint_keeps_its_own_ledger(tmp_path: Path) -> None:
@@ -233,14 +233,14 @@ def test_a_checkpoint_keeps_its_own_ledger(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bandwidth", [np.float32(0.5), np.int64(1), np.array([0.5, 1.0])])
 def test_a_bandwidth_may_be_any_number(bandwidth: object) -> None:
-    result = FedDL(bandwidth=bandwidth, rounds=1, landmarks=3).run(federated())  # type: ignore[arg-type]
-    assert result.setting.kernel.gammas == tuple(np.atleast_1d(bandwidth).astype(float))  # type: ignore[arg-type]
+    result = FedDL(bandwidth=bandwidth, rounds=1, landmarks=3).run(federated())
+    assert result.setting.kernel.gammas == tuple(np.atleast_1d(bandwidth).astype(float))
 
 
 def test_exact_local_steps_are_the_main_line_of_algorithm_1() -> None:
     fed, start = federated(records=20), np.random.default_rng(1).standard_normal((5, 4))
     steps = {"bandwidth": 0.3, "landmarks": 5, "rounds": 3, "step_size": 0.4, "start": start}
-    result = FedDL(mechanism="local-steps", local_steps=4, **steps).run(fed)  # type: ignore[arg-type]
+    result = FedDL(mechanism="local-steps", local_steps=4, **steps).run(fed)
     Y = start.astype(np.float32)
     for _ in range(3):
         own = []
@@ -257,11 +257,11 @@ def test_exact_local_steps_are_the_main_line_of_algorithm_1() -> None:
 
 def test_the_server_of_local_steps_may_use_momentum() -> None:
     common = {"mechanism": "local-steps", "bandwidth": 0.3, "landmarks": 5, "rounds": 4, "start": "normal"}
-    plain, heavy = (FedDL(**common, optimiser=name).run(federated()) for name in ("plain", "momentum"))  # type: ignore[arg-type]
+    plain, heavy = (FedDL(**common, optimiser=name).run(federated()) for name in ("plain", "momentum"))
     assert np.abs(plain.landmarks - heavy.landmarks).max() > 1e-3
 
 
 @pytest.mark.parametrize("mechanism", [NoPerturbation, None, 3])
 def test_what_is_no_mechanism_is_refused_by_name(mechanism: object) -> None:
     with pytest.raises(InvalidParameter, match="mechanism"):
-        FedDL(mechanism=mechanism, rounds=1).run(federated())  # type: ignore[arg-type]
+        FedDL(mechanism=mechanism, rounds=1).run(federated())

@@ -31,11 +31,11 @@ def composition(*, gaussian: float = 0.0, discrete: float = 0.0, sampled: int = 
     common = {"what": "x", "client": "a", "adjacency": "add-remove"}
     result = Composition()
     if gaussian:
-        result.add(GaussianRelease(**common, sensitivity=gaussian, sigma=1.0))  # type: ignore[arg-type]
+        result.add(GaussianRelease(**common, sensitivity=gaussian, sigma=1.0))
     if discrete:
-        result.add(DiscreteGaussianRelease(**common, sensitivity=discrete, sigma=1.0, granularity=0.1))  # type: ignore[arg-type]
+        result.add(DiscreteGaussianRelease(**common, sensitivity=discrete, sigma=1.0, granularity=0.1))
     if sampled:
-        result.add(SampledGaussianRelease(**common, sensitivity=1.0, sigma=sigma, sampling_rate=0.05, count=sampled))  # type: ignore[arg-type]
+        result.add(SampledGaussianRelease(**common, sensitivity=1.0, sigma=sigma, sampling_rate=0.05, count=sampled))
     return result
 
 

@@ -55,7 +55,7 @@ def test_together_all_or_none() -> None:
         [gaussian("a"), "no event"],
     ):
         with pytest.raises((BudgetExceeded, InvalidParameter)):
-            ledger.record(*events)  # type: ignore[arg-type]
+            ledger.record(*events)
         assert (len(ledger), list(ledger.events()), ledger.spent()) == (0, [], 0.0)
     assert [receipt.sequence for receipt in ledger.record(gaussian("a"), gaussian("b"))] == [1, 2]
     assert ledger.record() == []

@@ -26,7 +26,7 @@ from accounting.gate import Gate
 
 def gaussian(client: str = "a", **fields: object) -> GaussianRelease:
     values = {"what": "x", "client": client, "sensitivity": 1.0, "sigma": 10.0, **fields}
-    return GaussianRelease(**values)  # type: ignore[arg-type]
+    return GaussianRelease(**values)
 
 
 def test_sampling_records_amplifies_nothing_for_a_whole_client() -> None:
@@ -93,14 +93,14 @@ def test_a_cycle_of_sampled_and_plain_releases_is_looked_ahead_as_a_whole(monkey
 
     def counting(self: Gate, releases: object) -> bool:
         asked.append(releases)
-        return exactly(self, releases)  # type: ignore[arg-type]
+        return exactly(self, releases)
 
     monkeypatch.setattr(Gate, "_exactly_fits", counting)
     ledger = Ledger(budget=Budget(3, 1e-5, adjacency="add-remove"))
     common = {"what": "x", "client": "a", "adjacency": "add-remove", "sensitivity": 1.0}
     for round in range(12):
-        ledger.record(SampledGaussianRelease(**common, sigma=2.0, sampling_rate=0.05, round=round))  # type: ignore[arg-type]
-        ledger.record(GaussianRelease(**common, sigma=30.0, round=round))  # type: ignore[arg-type]
+        ledger.record(SampledGaussianRelease(**common, sigma=2.0, sampling_rate=0.05, round=round))
+        ledger.record(GaussianRelease(**common, sigma=30.0, round=round))
     assert len(asked) < 60
 
 

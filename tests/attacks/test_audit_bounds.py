@@ -189,6 +189,6 @@ def test_the_planned_number_of_guesses_is_as_good_as_any(mu: float, games: int) 
         (lambda: epsilon_from_rates(0.1, 0.1, 1.0), "delta"),
     ],
 )
-def test_bad_numbers_are_named(call, name) -> None:  # type: ignore[no-untyped-def]
+def test_bad_numbers_are_named(call, name) -> None:
     with pytest.raises(InvalidParameter, match=name):
         call()

@@ -87,7 +87,7 @@ class Scaled(np.random.Generator):
 
     factor = 0.5
 
-    def standard_normal(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def standard_normal(self, *args: Any, **kwargs: Any) -> Any:
         drawn = super().standard_normal(*args, **kwargs)
         drawn *= self.factor
         return drawn
@@ -149,7 +149,7 @@ def test_planted_faults_are_found(fault: Callable[[int], Streams], least: float)
 @pytest.mark.parametrize("fault", [HalfNoise, OneRoundNoise, SameEveryRound])
 @pytest.mark.parametrize("trust", ["aggregate", "central"])
 def test_faults_are_found_where_only_the_sum_is_seen(fault: Callable[[int], Streams], trust: str) -> None:
-    mechanism = GradientPerturbation(trust=trust)  # type: ignore[arg-type]
+    mechanism = GradientPerturbation(trust=trust)
     result = audited(mechanism, rounds=ROUNDS, streams=fault(0), canaries=4000, clients=4)
     assert result.verdict == "violated"
 

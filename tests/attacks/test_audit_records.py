@@ -256,7 +256,7 @@ def test_ratios_are_those_of_the_densities() -> None:
         landmarks=3, mechanism="gradient", budget=BUDGET, rounds=1, bandwidth=1.0, start="normal", seed=4
     ).run(FederatedData([np.ones((5, 2))]), witness=seen)
     [upload] = seen.seen
-    sigma = upload.events[0].sigma  # type: ignore[attr-defined]
+    sigma = upload.events[0].sigma
     a, b = np.full((3, 2), 0.1), np.linspace(-0.2, 0.1, 6).reshape(3, 2)
     found = weigh(seen.seen, lambda event: Prediction(a, b)).ratios["client-0"]
     slow = sum(

@@ -59,7 +59,7 @@ def test_recording_against_bare_durable_writes(tmp_path: Path) -> None:
 
     for event in events:
         bare.append(seconds(write))
-        recorded.append(seconds(lambda event=event: ledger.record(event)))  # type: ignore[misc]
+        recorded.append(seconds(lambda event=event: ledger.record(event)))
     os.close(descriptor)
     half = EVENTS // 2
     ratio = sum(recorded) / sum(bare)

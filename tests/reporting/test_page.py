@@ -168,7 +168,7 @@ def test_names_from_the_data_stay_text(simulated: Path) -> None:
     for name in HOSTILE:
         assert name not in text
     assert Counter(tag for tag, _ in Outline(text).elements)["script"] == 2  # figures, and the page's own
-    assert figures(text)["places"]["groupings"][1]["names"] == list(HOSTILE)  # type: ignore[index]
+    assert figures(text)["places"]["groupings"][1]["names"] == list(HOSTILE)
 
 
 def test_parts_escape_and_say_so() -> None:
@@ -194,7 +194,7 @@ def test_a_simulation_shows_classes_and_places_in_a_section_that_says_so(simulat
     text = page(simulated)
     assert "Simulation: in a real federation nobody sees this" in text
     assert traces_of(coordinates(simulated))[0] in text
-    assert figures(text)["places"]["groupings"][0]["names"] == [str(each) for each in MARKED]  # type: ignore[index]
+    assert figures(text)["places"]["groupings"][0]["names"] == [str(each) for each in MARKED]
     scores = json.loads((simulated / "simulation" / "scores.json").read_text())
     assert f"{scores['ca_10']:.4g}" in text
     # Of the map that is for everyone, nothing of it.
@@ -263,8 +263,8 @@ def test_the_paper_s_claim_is_shown_beside_infinity(exact: Path) -> None:
     assert 'data-epsilon="inf"' in text
     assert "End to end it says nothing." in text
     spent = figures(text)["spent"]["data"]
-    assert [trace["name"] for trace in spent] == ["in the budget's scope", "end to end"]  # type: ignore[index]
-    assert spent[1]["text"][-1] == "∞"  # type: ignore[index]
+    assert [trace["name"] for trace in spent] == ["in the budget's scope", "end to end"]
+    assert spent[1]["text"][-1] == "∞"
 
 
 def test_noise_without_a_guarantee_has_its_price_in_the_page(tmp_path: Path) -> None:
@@ -295,9 +295,9 @@ def test_points_in_the_page_are_those_of_the_map(clustered: Path) -> None:
     spec = figures(page(clustered))["map"]
     with np.load(clustered / "embedding.npz") as stored:
         expected = stored["spectral"].astype(np.float32)
-    x = np.frombuffer(base64.b64decode(spec["x"]["bdata"]), "<f4")  # type: ignore[index]
+    x = np.frombuffer(base64.b64decode(spec["x"]["bdata"]), "<f4")
     np.testing.assert_array_equal(x, expected[:, 0])
-    assert [each["key"] for each in spec["groupings"]] == ["cluster", "client"]  # type: ignore[attr-defined]
+    assert [each["key"] for each in spec["groupings"]] == ["cluster", "client"]
 
 
 def test_forty_thousand_points_stay_small() -> None:
@@ -332,4 +332,4 @@ def test_a_report_says_what_the_trace_says(exact: Path) -> None:
     facts = RunFacts.read(exact)
     assert facts.trace.shape == (3, 3)
     step = figures(report(facts))["step"]["data"]
-    assert step[0]["y"] == facts.trace[:, 1].tolist()  # type: ignore[index]
+    assert step[0]["y"] == facts.trace[:, 1].tolist()

@@ -21,7 +21,7 @@ from tests.reporting.conftest import HERE
 
 
 def figures(page: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    found: dict[str, Any] = json.loads(re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)[1])
     return found
 
 

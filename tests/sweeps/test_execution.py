@@ -185,7 +185,7 @@ def test_landmarks_are_learned_once_for_all_maps(tmp_path: Path, cell, monkeypat
 
     honest, learned = FederatedEstimator._learn, []
 
-    def learn(self, fed, rows):  # type: ignore[no-untyped-def]
+    def learn(self, fed, rows):
         learned.append(rows)
         return honest(self, fed, rows)
 
@@ -212,7 +212,7 @@ def test_true_neighbours_are_searched_once_for_all_partitions(
 
     honest, searched = metrics.true_neighbors, []
 
-    def search(X, k):  # type: ignore[no-untyped-def]
+    def search(X, k):
         searched.append(X.shape)
         return honest(X, k)
 

@@ -85,7 +85,7 @@ class Curves:
     @property
     def xlabel(self) -> str:
         """Words for the axis."""
-        delta = max((point.delta for point in self.points), default=1e-5)
+        delta = self.context.facts["delta"]
         if self.landmarks_only:
             return f"{self.short}, δ = {delta:g}; end to end ε = ∞"
         return f"{self.short}, δ = {delta:g}"

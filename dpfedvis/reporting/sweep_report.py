@@ -16,8 +16,8 @@ from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.sweep_figures import Curves, draw
 from dpfedvis.reporting.sweep_page import Block, Heading, Paragraph, Picture, Table, html_page, markdown
 from dpfedvis.reporting.sweep_panels import panels
-from dpfedvis.reporting.sweep_words import AGAINST, HOW, MARKED, NO_LIMIT, PICKED, TUNING
-from dpfedvis.sweeps.choices import Best, against_clients, best, cheapest, pareto, together
+from dpfedvis.reporting.sweep_words import AGAINST, HOW, MARKED, NO_LIMIT, PICKED, SHARED, TUNING
+from dpfedvis.sweeps.choices import Best, against_clients, best, cheapest, composable, pareto, together
 from dpfedvis.sweeps.store import Row
 from dpfedvis.sweeps.summary import Context, Metric, Point, contexts, latest_version
 from dpfedvis.version import CodeVersion, code_version
@@ -107,9 +107,11 @@ def _caveats(context: Context) -> list[Block]:
         blocks.append(
             Paragraph(f"Worse than a map without any data at every ε here, by {first.name}: {'; '.join(worse)}.")
         )
-    clients = context.facts.get("clients") or 0
-    shared = sorted({(point.epsilon, point.delta) for point in finite if "aggregate" in point.series})
-    if shared and clients > 1:
+    clients = context.facts["clients"]
+    shared = sorted({(point.epsilon, point.delta) for point in finite if point.trust == "aggregate"})
+    if shared and clients is None:
+        blocks.append(Paragraph(SHARED))
+    elif shared and clients > 1:
         rows = [[_epsilon(epsilon), *(_epsilon(against_clients(epsilon, delta, clients, others))
                                       for others in (1, clients - 1))] for epsilon, delta in shared]  # fmt: skip
         header = ["ε against the server", "against one other client", f"against {clients - 1} together"]
@@ -192,10 +194,7 @@ def _epsilon(value: float) -> str:
 
 
 def _tuning(found: Sequence[Context]) -> list[Block]:
-    kinds = {
-        context.title: [point for point in context.runs if 0 < point.epsilon < math.inf and not point.sampled]
-        for context in found
-    }
+    kinds = {context.title: composable(context.runs) for context in found}
     if len(kinds) > 1:
         kinds["all of these"] = [point for tried in kinds.values() for point in tried]
     rows = []

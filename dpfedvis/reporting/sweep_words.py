@@ -6,7 +6,8 @@ from dpfedvis.sweeps.summary import CONFIDENCE
 
 HOW = (
     f"Means over seeds with their {CONFIDENCE:.0%} t-intervals (n is the number of seeds; one seed has no interval). "
-    "ε is that of one record unless a setting says otherwise, and is taken from each run's ledger: of *everything* "
+    "ε is that of one record, replaced by another, unless the heading says otherwise, and is taken from each run's "
+    "ledger: of *everything* "
     "that left a client. Runs whose budget covers the landmarks alone have ε = ∞ end to end; they are drawn apart, by "
     "the ε of their landmarks. *local*: each client adds all the noise itself, and nobody is trusted. *aggregate*: the "
     "server is trusted to see nothing but sums over clients, which share the noise; ε is against that server and what "
@@ -40,9 +41,16 @@ NO_LIMIT = (
     "ε = ∞ is another way to a map, and not the limit of these curves: a part of the gap is what placement at home "
     "costs, and not noise."
 )
-MARKED = "† marks what the seeds cannot tell from the data-free map (their intervals meet), and what is worse than it."
+MARKED = (
+    "† marks what the seeds cannot tell from the data-free map (their intervals meet, or there is one seed and no "
+    "interval), and what is worse than it."
+)
 PICKED = "The best of many settings, picked by the mean of few seeds, looks a little better than it is."
 AGAINST = (
     "Under *aggregate* each client knows its own share of the noise. Against clients who take their shares off the "
     "sums, the same runs are worth:"
+)
+SHARED = (
+    "Under *aggregate* each client knows its own share of the noise. Against k of P clients who take their shares off "
+    "the sums, μ is larger by √(P/(P − k)), and ε with it; the store does not say how many clients there were."
 )

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from dpfedvis.config import RunConfig
 
 Kind = Literal["run", "central", "data-free"]
-KINDS: tuple[Kind, ...] = ("run", "central", "data-free")
 
 # They change how long a cell takes or what is kept of it, not what comes out.
 _NO_MATTER = ("jobs", "recorded_rounds")

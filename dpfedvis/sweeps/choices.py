@@ -102,23 +102,22 @@ def best(context: Context, metric: Metric, *, landmarks_only: bool = False) -> l
     return answers
 
 
-def together(points: Sequence[Point], *, seeds: bool = True) -> float | None:
-    """ε of all runs with a finite ε end to end together, at the largest δ among them; None if there are none.
+def composable(points: Sequence[Point]) -> list[Point]:
+    """Return the points whose runs are Gaussian with a finite ε end to end; sampling records is of another form."""
+    return [point for point in points if 0 < point.epsilon < math.inf and not point.sampled]
+
+
+def together(points: Sequence[Point]) -> float | None:
+    """ε of all runs that are `composable`, each seed a run, at the largest δ among them; None if there are none.
 
     A run of Gaussian releases that spends (ε, δ) exactly is μ-GDP with the μ of `gaussian_mu`, and runs compose to √Σμ²
-    (Dong, Roth & Su 2022). Runs that sample records are not of this form, and are left out.
-
-    Parameters
-    ----------
-    points : sequence of Point
-    seeds : bool
-        Count every seed as the run that it is.
+    (Dong, Roth & Su 2022).
     """
-    own = [point for point in points if 0 < point.epsilon < math.inf and not point.sampled]
+    own = composable(points)
     if not own:
         return None
     delta = max(point.delta for point in own)
-    squares = [(point.seeds if seeds else 1) * gaussian_mu(point.epsilon, point.delta) ** 2 for point in own]
+    squares = [point.seeds * gaussian_mu(point.epsilon, point.delta) ** 2 for point in own]
     return gaussian_epsilon(math.sqrt(math.fsum(squares)), delta)
 
 
@@ -147,8 +146,7 @@ def _gain(point: Point, metric: Metric) -> float:
 
 def _surely(point: Point, metric: Metric) -> float:
     """Worst end of the confidence interval; of one seed nothing is sure."""
-    half = point.scores[metric.key].half
-    return -INF if half is None else _gain(point, metric) - half
+    return _gain(point, metric) - point.scores[metric.key].reach
 
 
 def _hopefully(point: Point, metric: Metric) -> float:

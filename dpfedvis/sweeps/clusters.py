@@ -31,7 +31,7 @@ def dask_client(jobs: int, scheduler: str | None) -> Iterator[Any]:
         if address is None:
             with _children_ignore_ctrl_c():
                 cluster = LocalCluster(
-                    n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR"
+                    n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
                 )
             address = stack.enter_context(cluster)
         try:

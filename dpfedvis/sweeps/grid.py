@@ -43,7 +43,7 @@ MOST_CELLS = 100_000
 _LISTS = ("bounds", "gamma", "classes")  # settings that are lists themselves
 _OF_MECHANISM = ("beta", "clip", "frequencies", "batch")
 _OF_BUDGET = (
-    *("adjacency", "unit", "scope", "trust", "sampling_rate", "public_records"),
+    *("delta", "adjacency", "unit", "scope", "trust", "sampling_rate", "public_records"),
     *("release", "release_share", "density", "classes", "shares", "components", "placement"),
 )
 

@@ -19,7 +19,6 @@ from dpfedvis.sweeps.cells import Kind
 from dpfedvis.version import CodeVersion
 
 Status = Literal["done", "refused", "failed"]
-STATUSES: tuple[Status, ...] = ("done", "refused", "failed")
 _APPLICATION = 0x64705357  # marks the file as a store of sweeps
 _FORMAT = 1
 _WAIT = 60  # seconds for another process to finish writing
@@ -163,13 +162,12 @@ class Store:
             )
         return done.rowcount > 0
 
-    def rows(self, *statuses: Status) -> list[Row]:
-        """Return the rows of these statuses, or all, in the order in which they were first written."""
+    def rows(self) -> list[Row]:
+        """Return all rows, in the order in which they were first written."""
         with self._named():
             cursor = self._connection.execute("SELECT * FROM cells ORDER BY rowid")
             names = [column[0] for column in cursor.description]
-            found = [self._read(dict(zip(names, values, strict=True))) for values in cursor]
-        return [row for row in found if not statuses or row.status in statuses]
+            return [self._read(dict(zip(names, values, strict=True))) for values in cursor]
 
     def _read(self, values: dict[str, Any]) -> Row:
         address = str(values.get("address"))

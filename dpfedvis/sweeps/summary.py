@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from statistics import fmean, stdev
 from typing import Any
 
+from accounting.events import Trust
 from dpfedvis.config import RunConfig
 from dpfedvis.sweeps.cells import Kind
 from dpfedvis.sweeps.store import Row
@@ -15,8 +16,9 @@ from dpfedvis.version import CodeVersion
 
 CONFIDENCE = 0.95
 # What a picture is of. Everything else tells runs on the same data apart.
-_CONTEXT = ("data", "records", "sample", "missing", "clients", "partition", "map")
-_IGNORED = ("seed", "epsilon", "delta", "label_column", "client_column")
+_DATA = ("data", "records", "sample", "missing", "label_column", "client_column", "clients", "partition", "map")
+# What an ε is about: numbers under different meanings do not compare, and have pictures of their own.
+_MEANING = ("delta", "adjacency", "unit")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class Estimate:
         sd = stdev(values)
         return cls(fmean(values), sd, n, float(t.ppf((1 + CONFIDENCE) / 2, n - 1)) * sd / math.sqrt(n))
 
+    @property
+    def reach(self) -> float:
+        """How far from the mean the truth may be: half the interval, or ∞ where there is none."""
+        return math.inf if self.half is None else self.half
+
     def __str__(self) -> str:
         return f"{self.mean:.3f}" if self.half is None else f"{self.mean:.3f} ± {self.half:.3f}"
 
@@ -94,6 +101,8 @@ class Point:
     delta : float
     seeds : int
     scores : dict of str to Estimate
+    trust : {"local", "aggregate", "central"}
+        Of the noise, in a run with a budget.
     other_code : bool
         Whether a seed of it was run by another version of the code.
     sampled : bool
@@ -108,6 +117,7 @@ class Point:
     delta: float
     seeds: int
     scores: dict[str, Estimate]
+    trust: Trust = "local"
     other_code: bool = False
     sampled: bool = False
 
@@ -124,10 +134,20 @@ class Point:
 
 @dataclass(frozen=True)
 class Context:
-    """Everything on the same data, dealt in the same way, for the same kind of map."""
+    """Everything on the same data, dealt in the same way, for the same kind of map, with ε of the same meaning.
+
+    Parameters
+    ----------
+    facts : dict
+        Settings that all of it shares.
+    points : tuple of Point
+    sha256 : str
+        Of the data, where the store has several versions of it under one name; else empty.
+    """
 
     facts: dict[str, Any]
     points: tuple[Point, ...]
+    sha256: str = ""
 
     @property
     def title(self) -> str:
@@ -136,6 +156,7 @@ class Context:
         words = [f"{facts.pop('map')} of {facts.pop('data')}", str(facts.pop("partition"))]
         words += [f"{value} {name}" if name in ("records", "clients") else f"{name} {value}"
                   for name, value in facts.items() if value is not None and value != _DEFAULTS[name]]  # fmt: skip
+        words += [f"data {self.sha256[:8]}"] if self.sha256 else []
         return ", ".join(words)
 
     @property
@@ -150,12 +171,15 @@ class Context:
         return best(found, key=lambda score: score.mean, default=None)
 
     def meets_data_free(self, point: Point, metric: Metric) -> bool:
-        """Whether seeds cannot tell a point from the data-free map: their intervals meet, or it is worse."""
+        """Whether seeds cannot tell a point from the data-free map: their intervals meet, or it is worse.
+
+        One seed has no interval, and can tell nothing.
+        """
         free, own = self.baseline("data-free", metric), point.scores[metric.key]
         if free is None:
             return False
         sign = 1 if metric.higher else -1
-        return sign * own.mean - (own.half or 0.0) <= sign * free.mean + (free.half or 0.0)
+        return sign * (own.mean - free.mean) <= own.reach + free.reach
 
     def below_data_free(self, metric: Metric) -> list[str]:
         """Series that are surely worse than the data-free map at every finite ε end to end that was tried."""
@@ -164,7 +188,7 @@ class Context:
         for point in self.runs:
             own = point.scores.get(metric.key)
             if free is not None and own is not None and point.epsilon < math.inf:
-                below = sign * own.mean + (own.half or 0.0) < sign * free.mean - (free.half or 0.0)
+                below = sign * (free.mean - own.mean) > own.reach + free.reach
                 worse[point.series] = worse.get(point.series, True) and below
         return [series for series, every in worse.items() if every]
 
@@ -183,21 +207,41 @@ def latest_version(rows: Iterable[Row]) -> CodeVersion | None:
 
 
 def contexts(rows: Iterable[Row], version: CodeVersion | None) -> list[Context]:
-    """Group finished rows: by context, then by setting; rows of other versions than this are marked."""
-    grouped: dict[tuple[Any, ...], list[Row]] = {}
+    """Group finished rows: by context, then by setting; rows of other versions than this are marked.
+
+    What has no budget, baselines and runs at ε = ∞, stands in the context of every meaning that ε has on its data.
+    """
+    grouped: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
     for row in rows:
         if row.status == "done":
-            grouped.setdefault(_values(row, _CONTEXT), []).append(row)
-    return [Context(dict(zip(_CONTEXT, facts, strict=True)), _points(own, version)) for facts, own in grouped.items()]
+            grouped.setdefault(_values(row, _DATA), {}).setdefault(row.data_sha256, []).append(row)
+    found = []
+    for facts, versions in grouped.items():
+        for sha256, own in versions.items():
+            for meaning, alike in _by_meaning(own).items():
+                shared = dict(zip((*_DATA, *_MEANING), (*facts, *meaning), strict=True))
+                found.append(Context(shared, _points(alike, version), sha256 if len(versions) > 1 else ""))
+    return found
+
+
+def _by_meaning(rows: list[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    budgets = [row for row in rows if row.settings.get("epsilon") is not None]
+    meanings = dict.fromkeys(_values(row, _MEANING) for row in budgets) or {_values(rows[0], _MEANING): None}
+    return {
+        meaning: [row for row in rows if row.settings.get("epsilon") is None or _values(row, _MEANING) == meaning]
+        for meaning in meanings
+    }
 
 
 def _points(rows: list[Row], version: CodeVersion | None) -> tuple[Point, ...]:
-    names = [name for name in _DEFAULTS if name not in (*_CONTEXT, *_IGNORED)]
+    names = [name for name in _DEFAULTS if name not in (*_DATA, *_MEANING, "seed", "epsilon")]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.kind, _values(row, (*names, "epsilon", "delta"))), []).append(row)
     runs = [row for row in rows if row.kind == "run"]
     telling = [name for name in names if name != "mechanism" and len({_values(row, (name,)) for row in runs}) > 1]
+    if "trust" not in telling and any("trust" in row.settings for row in runs):
+        telling.append("trust")  # whoever is trusted is named, also where it is the same for all
     return tuple(_point(own, _label(own[0], telling), version) for own in groups.values())
 
 
@@ -216,6 +260,7 @@ def _point(rows: list[Row], series: str, version: CodeVersion | None) -> Point:
         delta=first.delta,
         seeds=len(rows),
         scores={key: Estimate.of([row.scores[key] for row in rows]) for key in keys},
+        trust=first.settings.get("trust", _DEFAULTS["trust"]),
         other_code=any(row.version != version for row in rows),
         sampled=first.settings.get("sampling_rate") is not None,
     )

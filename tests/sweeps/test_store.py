@@ -25,7 +25,6 @@ def test_rows_come_back_as_they_went_in(tmp_path: Path, row) -> None:
         assert [store.put(each) for each in rows] == [True] * 3
     with Store(tmp_path / "new" / "s.sqlite") as store:
         assert store.rows() == rows
-        assert store.rows("refused") == rows[1:2]
         assert store.statuses() == {each.address: each.status for each in rows}
         assert store.rows()[0].epsilon_end_to_end == math.inf
 

@@ -63,6 +63,36 @@ def test_contexts_are_told_apart_by_data_and_map(row) -> None:
                       "tsne of digits, iid"]  # fmt: skip
 
 
+def test_seeds_on_other_data_or_other_labels_are_other_experiments(row) -> None:
+    """A file that was changed between two sweeps, or another column of it, gives no second seed."""
+    rows = [
+        row({"epsilon": 1.0, "label_column": column}, data_sha256=data) for column in ("y", "z") for data in ("a", "b")
+    ]
+    found = contexts(rows, HERE)
+    assert [each.points[0].seeds for each in found] == [1, 1, 1, 1]
+    assert len({each.title for each in found}) == 4
+    assert [each.title.split(", ")[-2:] for each in found[:2]] == [["label_column y", f"data {data}"] for data in "ab"]
+
+
+@pytest.mark.parametrize(("name", "values"), [("delta", (1e-5, 1e-2)), ("unit", ("record", "client")),
+                                              ("adjacency", ("replace-one", "add-remove"))])  # fmt: skip
+def test_epsilons_of_different_meaning_are_not_in_one_picture(name: str, values: tuple, row) -> None:
+    rows = [row({"epsilon": 5.0, name: value}) for value in values]
+    rows += [row({"mechanism": "none"}), row(kind="central"), row(kind="data-free")]
+    first, second = contexts(rows, HERE)
+    for each, value in ((first, values[0]), (second, values[1])):
+        assert each.facts[name] == value
+        # What has no budget stands beside both.
+        assert [point.kind for point in each.points] == ["run", "run", "central", "data-free"]
+    assert (name in first.title, name in second.title) == (False, True)
+
+
+def test_who_is_trusted_is_named_even_if_it_is_always_the_same(row) -> None:
+    rows = [row({"mechanism": "gradient", "epsilon": epsilon, "trust": "aggregate"}) for epsilon in (1.0, 2.0)]
+    (found,) = contexts(rows, HERE)
+    assert {(each.series, each.trust) for each in found.points} == {("gradient, aggregate", "aggregate")}
+
+
 def test_series_are_named_by_what_tells_them_apart(row) -> None:
     rows = [
         row({"mechanism": "gradient", "epsilon": 1.0, "trust": "aggregate", "rounds": 9}),
@@ -200,6 +230,14 @@ def test_shared_noise_is_worth_less_against_those_who_share_it() -> None:
     assert one == pytest.approx(gaussian_epsilon(gaussian_mu(1.0, 1e-5) / math.sqrt(0.9), 1e-5))
     assert nine == pytest.approx(gaussian_epsilon(gaussian_mu(1.0, 1e-5) * math.sqrt(10), 1e-5))
     assert alone < one < nine
+
+
+def test_one_seed_can_be_told_from_nothing() -> None:
+    free = point("data-free", 0.0, 0.5, kind="data-free")
+    better, worse = point("better", 1.0, 0.9), point("worse", 1.0, 0.1)
+    here = context(free, better, worse)
+    assert here.meets_data_free(better, NMI)
+    assert here.below_data_free(NMI) == []
 
 
 def test_what_cannot_be_told_from_no_data_is_named() -> None:

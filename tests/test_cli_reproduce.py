@@ -62,7 +62,8 @@ def test_a_table_runs_goes_on_and_stands_beside_the_paper(tmp_path: Path) -> Non
     page = (out / "table1.md").read_text()
     for words in ("0.7025 ± 0.0149", "| central |", "ε = ∞ end to end", "Shrunk: 100 records", "--rounds 2 --seeds 1"):
         assert words in page
-    assert "Nothing here compares" in (out / "index.md").read_text()
+    assert "was run on digits and not on the paper's data" in (out / "index.md").read_text()
+    assert "within 2 of the paper" not in page
     assert "Table 1](table1.md) was run on digits" in (out / "what-reproduces.md").read_text()
 
 
@@ -100,10 +101,13 @@ def test_pages_alone_need_a_store_and_run_nothing(tmp_path: Path) -> None:
     [
         (["table6"], "what to reproduce must be some of table1"),
         ([], "what to reproduce"),
-        (["table1", "--maps", "pca"], "maps must be some of tsne, umap, but is 'pca'"),
+        (["table1", "--maps", "pca"], "maps must be some of tsne, umap, each once, but is 'pca'"),
         (["table1", "--seeds", "0"], "seeds must be"),
         (["table1", "--data", "digit"], "did you mean 'digits'"),
+        (["table1", "--estimates", "nystrom,nystrom"], "each once, but is 'nystrom,nystrom'"),
         (["table1", "--backend", "slurm"], "backend must be one of"),
+        (["table5", "--backend", "dask", "--scheduler", "tcp://127.0.0.1:1"], "no dask cluster answers at"),
+        (["table1", "--only-report"], "there is no store of a sweep"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(arguments: list[str], words: str, tmp_path: Path) -> None:

@@ -113,13 +113,32 @@ def test_a_grid_runs_once(grid: Path, tmp_path: Path) -> None:
     assert json.loads(dry.stdout) == {"cells": 6, "known": 0}
     assert not Path(store).exists()
     first = called("sweep", "run", str(grid), "--store", store, "--jobs", "1", "--json")
-    assert (first.returncode, json.loads(first.stdout)) == (0, {"cells": 6, "known": 0, "done": 6})
+    assert (first.returncode, json.loads(first.stdout)) == (
+        0,
+        {"cells": 6, "known": 0, "known_without_scores": 0, "done": 6},
+    )
     again = called("sweep", "run", str(grid), "--store", store, "--jobs", "1")
     assert "6 cells, 6 in the store before; now none run" in again.stdout
     listed = json.loads(called("sweep", "list", store, "--json").stdout)
     assert len(listed) == 6
     assert not any(row["other_code"] for row in listed)
     assert {row["epsilon_end_to_end"] for row in listed if "epsilon" not in row["settings"]} == {"inf"}
+
+
+def test_cells_without_scores_are_not_passed_over_in_silence(grid: Path, tmp_path: Path) -> None:
+    grid.write_text(TINY.replace("seeds = 2", "seeds = 1") + '\n[[grid]]\nmechanism = "none"\nepsilon = 1\n')
+    words = ["sweep", "run", str(grid), "--store", str(tmp_path / "s.sqlite"), "--jobs", "1"]
+    assert "1 refused" in called(*words).stdout
+    assert "in the store before (1 without scores; --retry tries again); now none run" in called(*words).stdout
+    assert json.loads(called(*words, "--json").stdout)["known_without_scores"] == 1
+
+
+def test_a_cluster_that_is_not_there_leaves_no_store(grid: Path, tmp_path: Path) -> None:
+    words = ["--backend", "dask", "--scheduler", "tcp://127.0.0.1:1"]
+    done = called("sweep", "run", str(grid), "--store", str(tmp_path / "s.sqlite"), *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "no dask cluster answers at tcp://127.0.0.1:1" in done.stderr
+    assert not (tmp_path / "s.sqlite").exists()
 
 
 def test_rows_of_other_code_are_starred(grid: Path, tmp_path: Path) -> None:

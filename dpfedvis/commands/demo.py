@@ -89,7 +89,7 @@ def plan(arguments: argparse.Namespace) -> dict[str, RunConfig]:
     """Return the settings of every run, by its key."""
     from dpfedvis.config import RunConfig
 
-    low, high = sorted(arguments.epsilons)
+    low, high = arguments.epsilons
     common: dict[str, Any] = {
         "data": "digits",
         "records": arguments.records,
@@ -120,7 +120,7 @@ def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
 
     common = next(iter(configs.values()))
     sample = min(300, len(common.dataset().X))
-    settings = Settings(landmarks=(sample // 30, sample // 6), sigmas=(0.0, 0.1), seed=common.seed)
+    settings = Settings(landmarks=(max(sample // 30, 2), max(sample // 6, 4)), sigmas=(0.0, 0.1), seed=common.seed)
     study = Study(load(common.data, records=sample), settings)
     targets = (*ATTACKED, "private-high")
     with tqdm(total=2 + len(configs) + len(targets), unit="part", disable=not sys.stderr.isatty()) as bar:
@@ -204,7 +204,9 @@ def command_of(arguments: argparse.Namespace) -> str:
 
 def _two(text: str) -> tuple[float, float]:
     try:
-        low, high = (float(part) for part in text.split(","))
+        low, high = sorted(float(part) for part in text.split(","))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not two numbers, such as 1,10") from None
+    if low == high:
+        raise argparse.ArgumentTypeError(f"{text!r} is twice the same budget; give two, such as 1,10")
     return low, high

@@ -13,6 +13,7 @@ from dpfedvis.commands.sweep import add_workers, workers_of
 if TYPE_CHECKING:
     from dpfedvis.reproduce.experiments import Experiment
     from dpfedvis.reproduce.recipes import Shrink
+    from dpfedvis.sweeps.store import Store
 
 _NAMES = (*(f"table{number}" for number in range(1, 6)), "figure-convergence", "figure-ny", "figure-beta")
 _EXAMPLE = """\
@@ -85,7 +86,9 @@ def run(arguments: argparse.Namespace) -> int:
     workers = workers_of(arguments)
     # Before the store is made: data that cannot be loaded must not leave an empty one.
     addressed([cell for experiment in chosen for cell in experiment.cells(shrink)])
-    # And before hours of work: a folder that cannot be written to, or numbers of others in it that cannot be read.
+    # And before hours of work: no store, a folder that cannot be written to, or numbers in it that cannot be read.
+    if arguments.only_report or arguments.store.exists():
+        Store(arguments.store).close()
     make(arguments.out)
     held_in(arguments.out, without=arguments.names)
     summary = []
@@ -101,14 +104,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _write(experiment: Experiment, shrink: Shrink, store: Any, arguments: argparse.Namespace) -> dict[str, Any]:
+def _write(experiment: Experiment, shrink: Shrink, store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
     from dpfedvis.reproduce.compare import lines, verdicts
     from dpfedvis.reproduce.pages import write_experiment
     from dpfedvis.sweeps.summary import latest_version
+    from dpfedvis.version import code_version
 
     rows = store.rows()
-    found = lines(experiment, shrink, {row.address: row for row in rows}, latest_version(rows))
-    paths = write_experiment(experiment, shrink, found, arguments.out, command_of(experiment.name, arguments))
+    version = latest_version(rows) or code_version()
+    found = lines(experiment, shrink, {row.address: row for row in rows}, version)
+    command = command_of(experiment.name, arguments)
+    paths = write_experiment(experiment, shrink, found, arguments.out, command, version)
     settings = {line.entry for line in found}
     return {
         "name": experiment.name,

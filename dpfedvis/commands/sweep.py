@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpfedvis.sweeps.execution import Workers
     from dpfedvis.sweeps.store import Row
     from dpfedvis.version import CodeVersion
 
@@ -118,12 +119,15 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=1, help="of linear algebra and t-SNE in each worker (1)")
 
 
-def workers_of(arguments: argparse.Namespace) -> Any:
-    """Return where cells are to be computed."""
+def workers_of(arguments: argparse.Namespace) -> Workers:
+    """Return where cells are to be computed; refuses a cluster that is not there before anything is made."""
+    from dpfedvis.sweeps.clusters import refuse_missing
     from dpfedvis.sweeps.execution import Workers, default_jobs
 
     jobs = default_jobs() if arguments.jobs is None else arguments.jobs
-    return Workers(jobs, arguments.backend, arguments.scheduler, arguments.threads)
+    workers = Workers(jobs, arguments.backend, arguments.scheduler, arguments.threads)
+    refuse_missing(workers.backend, workers.scheduler)
+    return workers
 
 
 def run_grid(arguments: argparse.Namespace) -> int:
@@ -143,7 +147,7 @@ def run_grid(arguments: argparse.Namespace) -> int:
     with Store(arguments.store, create=True) as store:
         done = sweep(grid.cells, store, workers, retry=arguments.retry)
     if arguments.json:
-        counted: dict[str, Any] = {"cells": done.cells, "known": done.known}
+        counted: dict[str, Any] = {"cells": done.cells, "known": done.known, "known_without_scores": done.unscored}
         counted |= {str(status): count for status, count in done.statuses.items()}
         print(json.dumps({**counted, "reasons": done.reasons} if done.reasons else counted))
     else:

@@ -102,7 +102,7 @@ def demo_page(story: Story) -> str:
         element("p", f"dpfedvis demo: {last.config.data}, {last.config.clients} clients", class_="kicker"),
         element("h1", "One map of records that nobody collected"),
         *(
-            headline(facts.epsilon, facts.delta, f"end to end, at δ = {shown(facts.delta)}: {name}")
+            headline(facts.epsilon, facts.delta, f"end to end, at δ = {shown(facts.delta)}: {name}, {_against(facts)}")
             for facts, name in zip(
                 (story.runs[key] for key in story.private), ("a private map", "the same with less noise"), strict=True
             )
@@ -120,6 +120,10 @@ def demo_page(story: Story) -> str:
     ]
     footer = paragraphs("Made by dpfedvis from runs made just before. The page loads nothing and sends nothing.")
     return page.document(header, parts, footer)
+
+
+def _against(facts: RunFacts) -> str:
+    return page_words.whom_it_is_against(facts.statement)
 
 
 def _glance(story: Story) -> Html:
@@ -141,7 +145,10 @@ def _glance(story: Story) -> Html:
         "classes. MMD: between records and landmarks, at one kernel for all, lower is better. All need records and "
         "labels, so they exist in simulations only, such as this."
     )
-    return section("glance", "At a glance", paragraphs(words), table("All maps", head, rows), paragraphs(note))
+    finite = {name: story.runs[key] for key, name in story.names.items() if math.isfinite(story.runs[key].epsilon)}
+    against = "; ".join(f"{name}, {_against(facts)}" for name, facts in finite.items())
+    trust = f"ε is never against everyone. Here: {against}."
+    return section("glance", "At a glance", paragraphs(words), table("All maps", head, rows), paragraphs(trust, note))
 
 
 def _scores(scores: Mapping[str, float]) -> list[Content]:
@@ -205,7 +212,7 @@ def _plus(story: Story) -> Html:
         ),
         element(
             "p",
-            element("span", f"ε = {shown(nominal)}", class_="value"),
+            element("span", f"ε = {rounded_up(nominal)}", class_="value"),
             element("span", f"nominal, for the landmarks alone, at δ = {shown(facts.delta)}", class_="meaning"),
             class_="headline infinite",
             data_nominal_epsilon=repr(nominal),
@@ -271,8 +278,9 @@ def _ledger(page: Page, story: Story) -> Html:
     label = f"Line: ε so far rises to {rounded_up(facts.in_scope)} over {len(facts.steps)} releases."
     figure = None if spec is None else page.figure("spent", spec, label=label, caption="ε after each release.")
     statement = details("The privacy statement in full", element("pre", facts.words))
-    return section("ledger", "Ledger and statement", paragraphs(words, page_words.what_epsilon_means(facts)), figure,
-                   releases_table(facts), statement)  # fmt: skip
+    sentences = [words, page_words.what_epsilon_means(facts), page_words.what_a_client_can_do(facts.statement)]
+    told = paragraphs(*(each for each in sentences if each is not None))
+    return section("ledger", "Ledger and statement", told, figure, releases_table(facts), statement)
 
 
 def _bounds(story: Story) -> Html:
@@ -280,8 +288,9 @@ def _bounds(story: Story) -> Html:
     parts: list[Content] = []
     if certificate is not None:
         parts.append(paragraphs(
-            f"From the uploads of the exact run alone, the server can prove ‖K − K̂‖ ≤ {shown(certificate.bound)} for "
-            f"its kernel estimate, where ‖K‖ ≤ n = {certificate.trivial:.0f} holds anyway."
+            "From the uploads of the exact run alone, the server can prove ‖K − K̂‖ ≤ "
+            f"{rounded_up(certificate.bound)} for its kernel estimate, where ‖K‖ ≤ n = {certificate.trivial:.0f} holds "
+            "anyway."
         ))  # fmt: skip
     study = story.study
     parts.append(paragraphs(

@@ -92,7 +92,8 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[Content]], 
                 cells.append(element("td", cell, class_="number" if number else None).text)
         lines.append(f"<tr>{''.join(cells)}</tr>")
     top = element("thead", element("tr", *(element("th", each, scope="col") for each in head))).text if head else ""
-    body = f"<table><caption>{escape(caption)}</caption>{top}<tbody>{''.join(lines)}</tbody></table>"
+    # The span stays in sight while the table is scrolled.
+    body = f"<table><caption><span>{escape(caption)}</span></caption>{top}<tbody>{''.join(lines)}</tbody></table>"
     # A box that scrolls must be reachable with the keyboard.
     return Html(f'<div class="scroll" role="region" aria-label="{escape(caption)}" tabindex="0">{body}</div>')
 

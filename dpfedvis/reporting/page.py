@@ -70,7 +70,8 @@ def _header(facts: RunFacts) -> Html:
     if math.isinf(facts.epsilon):
         meaning = "end to end: something left the clients without protection"
     else:
-        meaning = f"end to end, at δ = {shown(facts.delta)}, for one {unit}, {adjacency}"
+        against = f", {page_words.whom_it_is_against(facts.statement)}" if facts.epsilon else ""
+        meaning = f"end to end, at δ = {shown(facts.delta)}, for one {unit}, {adjacency}{against}"
     return together(
         element("p", "dpfedvis run", class_="kicker"),
         element("h1", facts.title),
@@ -88,6 +89,7 @@ def _words(facts: RunFacts) -> Html:
         page_words.what_the_budget_covers(facts),
         page_words.what_noise_is_worth(facts),
         *page_words.trusted(facts.statement),
+        page_words.what_a_client_can_do(facts.statement),
         *(str(each).replace("**", "") for each in facts.statement["remarks"]),
         page_words.whether_simulated(facts),
     ]
@@ -218,10 +220,8 @@ def _convergence(page: Page, facts: RunFacts) -> Html:
         text = "The landmarks were learned in a single round, so that there is no course to draw."
         return section("convergence", "Convergence", paragraphs(text))
     moved = page_figures.rounds(trace, 1, "step, Frobenius", log=bool((trace[:, 1] > 0).all()))
-    figures = [page.figure(
-        "step", moved, label=f"Line: the step falls from {shown(trace[0, 1])} to {shown(trace[-1, 1])}.",
-        caption="How far each round moved the landmarks.",
-    )]  # fmt: skip
+    label = f"Line: the step is {shown(trace[0, 1])} in the first round and {shown(trace[-1, 1])} in the last."
+    figures = [page.figure("step", moved, label=label, caption="How far each round moved the landmarks.")]
     if not math.isnan(trace[-1, 2]):
         change = page_figures.rounds(trace, 2, "F(Y) − F(start), estimate", log=False)
         figures.append(page.figure(
@@ -302,7 +302,7 @@ def _settings(facts: RunFacts) -> Html:
         paragraphs(Html(f"In this folder, <code>{again}</code> runs it again. {note}"), figures),
         details("All settings (config.toml)", element("pre", facts.toml)),
         details("Versions", table("What made it", [], rows)),
-        paragraphs("No hash of the data is here: it would confirm a guess of the whole file."),
+        paragraphs("No hash of the data is on this page: it would confirm a guess of the whole file."),
     )
 
 

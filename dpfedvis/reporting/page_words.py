@@ -15,6 +15,17 @@ TRUSTED = {
     "aggregate": "the server is trusted to see nothing but sums over clients",
     "central": "the server is trusted to see exact uploads and to add the noise",
 }
+# Whom ε is against, under each trust; the first that a run needs holds for all of it.
+_SEEN = {
+    "central": "what the server publishes",
+    "aggregate": "the sums over clients, which is all that the server sees",
+    "local": "all that left the clients",
+}
+_AGAINST = {
+    "central": "against whoever sees what a trusted server publishes",
+    "aggregate": "against a server that sees sums over clients only",
+    "local": "against whoever sees the uploads",
+}
 SCORE_NAMES = {
     "ca": "class accuracy of {k}-NN in the map (CA)",
     "ca_cross": "class accuracy of {k}-NN among other clients' records",
@@ -45,7 +56,6 @@ def what_was_made(facts: RunFacts) -> str:
 
 def what_epsilon_means(facts: RunFacts) -> Content:
     """The headline in words."""
-    unit = "one record" if facts.statement["unit"] == "record" else "one client with all its records"
     if math.isinf(facts.epsilon):
         open_ = [line for line in facts.statement["releases"] if line["kind"] == "unprotected"]
         named = "; ".join(f"<strong>{escape(line['what'])}</strong> ({escape(line['note'])})" for line in open_)
@@ -55,10 +65,30 @@ def what_epsilon_means(facts: RunFacts) -> Content:
         )
     if facts.epsilon == 0:
         return "Nothing that depends on a record left any client."
+    known, asked = {
+        "record": ("all records but one", "that one was"),
+        "client": ("all records but those of one client", "those were"),
+    }[facts.statement["unit"]]
     change = "replaced by any other" if facts.adjacency == "replace-one" else "taken away"
     return (
-        f"Whoever sees all that left the clients, and knows everything but {unit}, can tell whether it was {change} in "
-        f"at most {100 * facts.guess:.1f} of 100 even guesses (50 is blind guessing)."
+        f"Whoever sees {_SEEN[_least(facts.statement)]}, and knows {known}, can tell whether {asked} {change} in "
+        f"at most {rounded_up(100 * facts.guess, 3)} of 100 even guesses (50 is blind guessing)."
+    )
+
+
+def whom_it_is_against(statement: Mapping[str, Any]) -> str:
+    """The adversary of a finite ε, in a few words."""
+    return _AGAINST[_least(statement)]
+
+
+def what_a_client_can_do(statement: Mapping[str, Any]) -> str | None:
+    """What ε is against another client, where clients share the noise."""
+    epsilon = number(statement.get("epsilon_against_a_client"))
+    if math.isnan(epsilon):
+        return None
+    return (
+        "Clients share the noise, and each knows its own share. Against one that takes it off the sums, "
+        f"ε = {rounded_up(epsilon)}; against several that work together it is more."
     )
 
 
@@ -85,7 +115,7 @@ def what_the_budget_covers(facts: RunFacts) -> str | None:
             f"{text} for the learning of the landmarks only, which is the paper's claim (Thm 6); within that scope "
             f"ε = {rounded_up(facts.in_scope)} was spent. End to end it says nothing."
         )
-    return f"{text}, for everything that leaves a client."
+    return f"{text}, for all releases together."
 
 
 def what_noise_is_worth(facts: RunFacts) -> Content:
@@ -93,10 +123,10 @@ def what_noise_is_worth(facts: RunFacts) -> Content:
     nominal = number(facts.statement["nominal_epsilon"])
     if math.isnan(nominal):
         return None
+    worth = f'<strong data-nominal-epsilon="{nominal!r}">ε = {rounded_up(nominal)}</strong>'
     return Html(
         "The noise on the landmarks has a scale that depends on the data, so it guarantees nothing. Had the scale been "
-        f'public, it would have been worth <strong data-nominal-epsilon="{nominal!r}">ε = {shown(nominal)}</strong> at '
-        f"δ = {shown(facts.delta)}."
+        f"public, it would have been worth {worth} at δ = {shown(facts.delta)}."
     )
 
 
@@ -118,7 +148,7 @@ def score_name(key: str) -> str:
 def run_facts(facts: RunFacts) -> dict[str, str]:
     """Public facts, by name."""
     config, stated = facts.config, facts.statement["facts"]
-    trusts = dict.fromkeys(line["trust"] for line in facts.statement["releases"] if line["sigma"] is not None)
+    trusts = _trusts(facts.statement)
     return {
         "clients": str(config.clients),
         "landmarks": str(stated.get("landmarks", "–")),
@@ -133,8 +163,17 @@ def run_facts(facts: RunFacts) -> dict[str, str]:
 
 def trusted(statement: Mapping[str, Any]) -> list[str]:
     """Sentences on who is trusted, from the lines of a statement."""
-    found = dict.fromkeys(line["trust"] for line in statement["releases"] if line["sigma"] is not None)
-    return [f"Trust {name}: {TRUSTED[name]}." for name in found]
+    return [f"Trust {name}: {TRUSTED[name]}." for name in _trusts(statement)]
+
+
+def _trusts(statement: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(line["trust"] for line in statement["releases"] if line["sigma"] is not None))
+
+
+def _least(statement: Mapping[str, Any]) -> str:
+    """The trust model that asks for most trust among those of a run."""
+    found = _trusts(statement)
+    return next((name for name in _SEEN if name in found), "local")
 
 
 def what_was_audited(audit: Mapping[str, Any]) -> str:

@@ -125,8 +125,10 @@ class Curves:
 
     @property
     def names(self) -> list[str]:
-        """The series, in the order of the store."""
-        return list(dict.fromkeys(point.series for point in self.points))
+        """The series in the order of the store, those that differ in trust alone beside each other."""
+        found = dict.fromkeys(point.series for point in self.points)
+        kinds = list(dict.fromkeys(_but_for_trust(name) for name in found))
+        return sorted(found, key=lambda name: kinds.index(_but_for_trust(name)))
 
     @property
     def looks(self) -> dict[str, Look]:

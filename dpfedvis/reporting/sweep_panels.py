@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from dpfedvis.reporting.html_parts import Html, Page, element, escape, together
-from dpfedvis.reporting.page_figures import Spec, level, note
+from dpfedvis.reporting.page_figures import Spec, level
 from dpfedvis.reporting.sweep_figures import Axis, Curves, band, baselines
 from dpfedvis.sweeps.summary import Estimate, Metric
+
+_LINES = {"dash": "dashed line", "dot": "dotted line"}
 
 
 def panels(page: Page, key: str, curves: Curves) -> Html:
@@ -20,7 +22,9 @@ def panels(page: Page, key: str, curves: Curves) -> Html:
         better = "higher" if metric.higher else "lower"
         label = f"Curves: {metric.name} against {curves.xlabel}, one line a setting; {better} is better. See the table."
         spec = panel(curves, metric, family=key)
-        made.append(page.figure(f"{key}-{metric.key}", spec, label=label, caption=f"{metric.name}; {better} is better"))
+        lines = [f"{_LINES[dash]}: {words}" for _, (words, dash, _) in baselines(curves.context, metric)]
+        caption = "; ".join([metric.name, f"{better} is better", *lines])
+        made.append(page.figure(f"{key}-{metric.key}", spec, label=label, caption=caption))
     return together(element("h3", f"Scores against {curves.xlabel}"), legend, element("div", *made, class_="side"))
 
 
@@ -42,7 +46,6 @@ def panel(curves: Curves, metric: Metric, *, family: str) -> Spec:
         },
         "yaxis": {"title": {"text": metric.name}, "range": list(curves.limits(metric))},
         "shapes": [level(value, dash) for value, (_, dash, _) in levels],
-        "annotations": [note(words, value) for value, (words, _, _) in levels],
     }
     return {"kind": "plot", "family": family, "data": data, "layout": layout}
 

@@ -69,7 +69,7 @@ def lines(experiment: Experiment, shrink: Shrink, rows: Mapping[str, Row], versi
         own = [rows[addresses[cell]] for cell in entry.cells(shrink.seeds) if addresses[cell] in rows]
         done = [row for row in own if row.status == "done"]
         made = [_line(experiment, entry, score, done, version) for score in experiment.scores]
-        found += [replace(line, comparable=shrink.data is None) for line in made]
+        found += [replace(line, comparable=shrink.whole(experiment.records, experiment.rounds)) for line in made]
     return found
 
 

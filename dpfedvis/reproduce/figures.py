@@ -11,9 +11,10 @@ from dpfedvis.reporting.palette import Look, looks
 from dpfedvis.reproduce.compare import Line, prices, shown_epsilon
 from dpfedvis.reproduce.experiments import Experiment
 from dpfedvis.reproduce.paper import SCORES
+from dpfedvis.reproduce.readings import Scale
 
 
-def draw_figure(experiment: Experiment, found: Sequence[Line], stem: Path) -> None:
+def draw_figure(experiment: Experiment, scale: Scale, found: Sequence[Line], stem: Path) -> None:
     """Write PNG and SVG: one panel a score, one line a method, standard deviations over seeds as bands."""
     from matplotlib.figure import Figure
 
@@ -34,7 +35,7 @@ def draw_figure(experiment: Experiment, found: Sequence[Line], stem: Path) -> No
         axes.set_xticks(places, [f"{place:g}" for place in places])
         axes.minorticks_off()
     panels[0].legend(fontsize=8, frameon=False)
-    figure.suptitle(experiment.title + ("" if all(line.comparable for line in found) else " (here on other data)"))
+    figure.suptitle(f"{experiment.title} ({scale})")
     save(figure, stem)
 
 

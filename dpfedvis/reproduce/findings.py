@@ -62,7 +62,11 @@ def findings(experiment: Experiment, scale: Scale, numbers: Sequence[Reading]) -
     if scale.data is not None:
         return [Finding("open", f"was run on {scale.data} and not on the paper's data.")]
     if experiment.axis:
-        trends = [_trend(experiment, group, own) for group in dict.fromkeys(each.group for each in own)]
+        trends = [
+            _trend(experiment, group, score, own)
+            for group in dict.fromkeys(each.group for each in own)
+            for score in _JUDGED.get(experiment.name, experiment.scores)
+        ]
         return [_shrunk(_unsure(each, scale), scale) for each in trends]
     ways = list(dict.fromkeys(each.way for each in own))
     levels = [_levels(way, scale, own) for way in ways]
@@ -147,12 +151,12 @@ def _share(count: int, total: int) -> Answer:
     return "yes" if count == total else "in part" if 2 * count >= total else "no"
 
 
-def _trend(experiment: Experiment, group: str, numbers: Sequence[Reading]) -> Finding:
-    score = "nmi"
+def _trend(experiment: Experiment, group: str, score: str, numbers: Sequence[Reading]) -> Finding:
     curve = [(float(each.setting), each.mean) for each in numbers
              if (each.group, each.score) == (group, score) and each.mean is not None]  # fmt: skip
     if len(curve) < FEWEST:
-        return Finding("open", f"*{group}*: {len(curve)} places on the axis are too few for a trend.")
+        words = f"{len(curve)} places on the axis are too few for a trend"
+        return Finding("open", f"*{group}*: {SCORES[score]}: {words}.")
     return _TRENDS[experiment.name](group, SCORES[score], sorted(curve))
 
 
@@ -162,7 +166,7 @@ Curve = Sequence[tuple[float, float]]
 def _flat(group: str, score: str, curve: Curve) -> Finding:
     late = [value for x, value in curve if x >= FLAT]
     if len(late) < FEWEST - 1 or curve[0][0] >= FLAT:
-        return Finding("open", f"*{group}*: too few of these runs have {FLAT} rounds or more.")
+        return Finding("open", f"*{group}*: {score}: too few of these runs have {FLAT} rounds or more.")
     whole, rest = (max(values) - min(values) for values in ([value for _, value in curve], late))
     return Finding(
         "yes" if rest <= STILL * whole else "no",
@@ -190,4 +194,6 @@ def _rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
     return float(spearmanr(x, y).statistic)
 
 
+# What the paper says of two figures is about NMI alone; of the other, about all metrics.
+_JUDGED = {"figure-ny": ("nmi",), "figure-beta": ("nmi",)}
 _TRENDS = {"figure-convergence": _flat, "figure-ny": _monotone(1), "figure-beta": _monotone(-1)}

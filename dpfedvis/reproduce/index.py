@@ -105,7 +105,7 @@ def _by_score(name: str, own: Readings) -> str:
 
 def _scale(own: Readings) -> str:
     ours, repeats = own.scale.seeds
-    seeds = f"{'1 seed' if ours == 1 else f'{ours} seeds'} where the paper has {repeats} repeats"
+    seeds = f"{'1 seed' if ours == 1 else f'{ours} seeds'} where the published runs have {repeats} repeats"
     if own.scale.data is not None:
         return f"on {own.scale.data}, which is not the paper's data."
     return f"{own.scale.shrunk or 'records and rounds as in the paper'}; {seeds}."
@@ -129,7 +129,7 @@ def _index(held: dict[str, Readings]) -> list[Block]:
         if experiment.axis:
             blocks += [Paragraph(experiment.claim), *_sentences(findings(experiment, own.scale, own.numbers))]
         else:
-            blocks += _table(own.numbers)
+            blocks += _table(own.numbers) or _sentences(findings(experiment, own.scale, own.numbers))
     return blocks
 
 
@@ -143,7 +143,7 @@ def _table(numbers: Sequence[Reading]) -> list[Block]:
         if each.deviation is not None:
             groups.setdefault((each.way, each.score), []).append((each.apart, each.deviation))
     if not groups:
-        return [Paragraph("Nothing here compares with the paper's numbers.")]
+        return []
     rows = [
         [
             way,

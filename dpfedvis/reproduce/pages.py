@@ -15,6 +15,7 @@ from dpfedvis.reproduce.readings import Scale, as_csv
 from dpfedvis.reproduce.recipes import Shrink
 from dpfedvis.run_folder import FolderUnusable
 from dpfedvis.sweeps.summary import Estimate
+from dpfedvis.version import CodeVersion, code_version
 
 _WAYS = {
     "nystrom": "the paper's estimate of distances, D(X,Y) D(Y,Y)⁺ D(Y,X)",
@@ -45,26 +46,32 @@ _NOISE = (
 
 
 def write_experiment(
-    experiment: Experiment, shrink: Shrink, found: Sequence[Line], folder: Path, command: str
+    experiment: Experiment, shrink: Shrink, found: Sequence[Line], folder: Path, command: str, cells_by: CodeVersion
 ) -> list[Path]:
-    """Leave the page, the numbers and, for figures, the pictures; return their paths."""
-    stem = folder / experiment.name
+    """Leave the page, the numbers and, for figures, the pictures; return their paths.
+
+    `cells_by` is the code whose numbers have no star.
+    """
+    stem, scale = folder / experiment.name, Scale.of(experiment, shrink)
     paths = [folder / f"{experiment.name}.{end}" for end in ("md", "csv")]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if experiment.axis:
-            draw_figure(experiment, found, stem)
+            draw_figure(experiment, scale, found, stem)
             paths += [folder / f"{experiment.name}.{end}" for end in ("png", "svg")]
-        write_text(paths[1], as_csv(found, Scale.of(experiment, shrink), command))
-        write_text(paths[0], markdown(page(experiment, shrink, found, command)))
+        write_text(paths[1], as_csv(found, scale, command))
+        write_text(paths[0], markdown(page(experiment, shrink, found, command, cells_by)))
     except OSError as error:
         raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
     return paths
 
 
-def page(experiment: Experiment, shrink: Shrink, found: Sequence[Line], command: str) -> list[Block]:
+def page(
+    experiment: Experiment, shrink: Shrink, found: Sequence[Line], command: str, cells_by: CodeVersion
+) -> list[Block]:
     """Return the page."""
-    blocks: list[Block] = [Heading(experiment.title, 1), Paragraph(f"Made by `{command}`.")]
+    origin = f"Made by `{command}`. Its cells are by code {cells_by}, this page by {code_version()}."
+    blocks: list[Block] = [Heading(experiment.title, 1), Paragraph(origin)]
     if experiment.printed is not None:
         source = f"Table {experiment.printed.number} (`{experiment.printed.label}`)"
         blocks.append(Paragraph(f"The paper's {source}: {experiment.printed.caption}."))

@@ -59,6 +59,11 @@ class Scale:
         facts = {"records": self.records, "rounds": self.rounds}
         return ", ".join(f"{ours} of {full} {name}" for name, (ours, full) in facts.items() if ours < full)
 
+    def __str__(self) -> str:
+        seeds = "1 seed" if self.seeds[0] == 1 else f"{self.seeds[0]} seeds"
+        other = f"here of {self.data}" if self.data is not None else ""
+        return ", ".join(word for word in (other, self.shrunk, seeds) if word)
+
     def to_json(self) -> str:
         """Return it in one line."""
         return json.dumps({**{name: getattr(self, name) for name in _SCALES}, "data": self.data})

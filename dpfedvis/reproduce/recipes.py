@@ -76,13 +76,18 @@ class Shrink:
                 checks.count(name, getattr(self, name))
         for name, choices in (("maps", MAPS), ("estimates", ESTIMATES)):
             given = getattr(self, name)
-            if not given or set(given) - set(choices):
-                raise InvalidParameter(name, ",".join(given), f"some of {', '.join(choices)}")
+            if not given or set(given) - set(choices) or len(set(given)) < len(given):
+                raise InvalidParameter(name, ",".join(given), f"some of {', '.join(choices)}, each once")
 
     def fewer(self, name: str, full: int) -> int:
         """Return the paper's number of records or rounds, or what is left of it."""
         most = getattr(self, name)
         return full if most is None else min(full, most)
+
+    def whole(self, records: int, rounds: int) -> bool:
+        """Whether it is the paper's own data, at its own scale, so that its numbers compare."""
+        full = {"records": records, "rounds": rounds}
+        return self.data is None and all(self.fewer(name, each) == each for name, each in full.items())
 
     def sentences(self, records: int, rounds: int) -> list[str]:
         """Say what differs from the paper's scale."""
@@ -94,7 +99,9 @@ class Shrink:
                 said.append(f"Shrunk: {left} {name} at most, where the paper has {full}.")
         if self.seeds < REPEATS:
             seeds = "1 seed" if self.seeds == 1 else f"{self.seeds} seeds"
-            said.append(f"Shrunk: {seeds} of data, landmarks and layout, where the paper has {REPEATS} repeats.")
+            said.append(
+                f"Shrunk: {seeds} of data, landmarks and layout, where the published runs have {REPEATS} repeats."
+            )
         return said
 
 

@@ -9,23 +9,38 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
 from dpfedvis.errors import DpfedvisError
+
+_PACKAGES = {"dask": "distributed", "ray": "ray"}
 
 
 class BackendMissing(DpfedvisError):
     """A package that is not installed, or a cluster that does not answer."""
 
 
+def refuse_missing(backend: str, scheduler: str | None) -> None:
+    """Refuse a backend whose package is not installed, or an address where nobody listens; leaves nothing behind."""
+    package = _PACKAGES.get(backend)
+    if package is not None and find_spec(package) is None:
+        raise BackendMissing(f"--backend {backend} needs a package: pip install 'dpfedvis[{backend}]'")
+    if scheduler is None:
+        return
+    try:
+        place = urlsplit(scheduler if "://" in scheduler else f"//{scheduler}")
+        socket.create_connection((place.hostname, place.port), timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise BackendMissing(f"no {backend} cluster answers at {scheduler} ({error})") from error
+
+
 @contextmanager
 def dask_client(jobs: int, scheduler: str | None) -> Iterator[Any]:
     """A client of the scheduler that was named, or of a cluster of `jobs` processes."""
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise BackendMissing("--backend dask needs dask and distributed: pip install 'dpfedvis[dask]'") from error
+    from distributed import Client, LocalCluster
+
     with ExitStack() as stack:
         address: Any = scheduler
         if address is None:
@@ -37,7 +52,7 @@ def dask_client(jobs: int, scheduler: str | None) -> Iterator[Any]:
         try:
             client = Client(address, set_as_default=False, timeout="10s")
         except (OSError, ValueError) as error:
-            raise BackendMissing(f"no Dask scheduler answers at {address} ({type(error).__name__})") from error
+            raise BackendMissing(f"no dask cluster answers at {address} ({type(error).__name__})") from error
         stack.enter_context(client)
         if scheduler is None:
             client.run(_end_quietly)
@@ -47,37 +62,24 @@ def dask_client(jobs: int, scheduler: str | None) -> Iterator[Any]:
 @contextmanager
 def ray_pool(jobs: int, address: str | None) -> Iterator[Any]:
     """A pool of `jobs` workers on the Ray cluster that was named, or on one on this machine."""
-    try:
-        import ray
-        from ray.util.multiprocessing import Pool
-    except ImportError as error:
-        raise BackendMissing("--backend ray needs Ray: pip install 'dpfedvis[ray]'") from error
+    import ray
+    from ray.util.multiprocessing import Pool
+
     # Ray reports its use to its makers unless told not to.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     place: dict[str, Any] = {"address": address}
     if address is None:
         place = {"address": "local", "num_cpus": jobs, "include_dashboard": False}
-    else:
-        _knock(address)
     try:
         with _children_ignore_ctrl_c():
             ray.init(**place, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError) as error:
-        raise BackendMissing(f"no Ray cluster answers at {place['address']} ({error})") from error
+        raise BackendMissing(f"no ray cluster answers at {place['address']} ({error})") from error
     try:
         with Pool(jobs) as pool:
             yield pool
     finally:
         ray.shutdown()
-
-
-def _knock(address: str) -> None:
-    """Refuse an address where nobody listens; Ray itself would try for minutes."""
-    try:
-        place = urlsplit(address if "://" in address else f"//{address}")
-        socket.create_connection((place.hostname, place.port), timeout=10).close()
-    except (OSError, TypeError, ValueError) as error:
-        raise BackendMissing(f"no Ray cluster answers at {address} ({error})") from error
 
 
 def _end_quietly() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.sweeps.cells import Cell
-from dpfedvis.sweeps.clusters import dask_client, ray_pool
+from dpfedvis.sweeps.clusters import dask_client, ray_pool, refuse_missing
 from dpfedvis.sweeps.store import Row, Status, Store
 from dpfedvis.sweeps.work import Task, dataset_of, work
 from dpfedvis.version import CodeVersion, code_version
@@ -61,6 +61,8 @@ class Swept:
         In the grid.
     known : int
         Of them, in the store before.
+    unscored : int
+        Of those, refused or failed before and not tried again.
     statuses : dict of str to int
         Of those that ran now.
     reasons : dict of str to int
@@ -69,6 +71,7 @@ class Swept:
 
     cells: int
     known: int
+    unscored: int
     statuses: dict[Status, int]
     reasons: dict[str, int] = field(default_factory=dict)
 
@@ -79,7 +82,8 @@ class Swept:
 
     def __str__(self) -> str:
         ran = ", ".join(f"{count} {status}" for status, count in sorted(self.statuses.items())) or "none run"
-        return f"{_cells(self.cells)}, {self.known} in the store before; now {ran}"
+        unscored = f" ({self.unscored} without scores; --retry tries again)" if self.unscored else ""
+        return f"{_cells(self.cells)}, {self.known} in the store before{unscored}; now {ran}"
 
 
 def _cells(count: int) -> str:
@@ -130,6 +134,7 @@ def sweep(
     from tqdm import tqdm
 
     workers, version = workers or Workers(), version or code_version()
+    refuse_missing(workers.backend, workers.scheduler)
     wanted, statuses = addressed(cells), store.statuses()
     settled = {address for address, status in statuses.items() if status == "done" or not retry}
     tasks = [
@@ -153,7 +158,8 @@ def sweep(
             kept = len(wanted.keys() & store.statuses().keys())
             words = f"{kept} of {len(wanted)} cells are in {store.path}; the same command goes on with the others"
             raise KeyboardInterrupt(words) from stop
-    return Swept(len(wanted), len(wanted) - len(tasks), dict(counts), dict(reasons.most_common()))
+    unscored = sum(statuses[address] != "done" for address in settled & wanted.keys())
+    return Swept(len(wanted), len(wanted) - len(tasks), unscored, dict(counts), dict(reasons.most_common()))
 
 
 def _spread(tasks: list[Task]) -> list[Task]:

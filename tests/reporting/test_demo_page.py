@@ -36,6 +36,13 @@ def test_every_epsilon_is_that_of_a_ledger(demo: Path) -> None:
     assert headlines == [shown["private-low"], shown["private-high"]] == pytest.approx([1, 10])
 
 
+def test_no_epsilon_stands_without_whom_it_is_against(demo: Path) -> None:
+    seen = re.sub(r"<details>.*?</details>", "", own(index(demo)), flags=re.DOTALL)
+    assert seen.count("against a server that sees sums over clients only") == 4  # two headlines, and below the table
+    assert "noisy rows, ε = 10, against whoever sees the uploads" in seen
+    assert "Clients share the noise, and each knows its own share" in seen
+
+
 def test_the_paper_s_noise_has_its_price(demo: Path) -> None:
     (found,) = [each for each in Outline(index(demo)).of("p") if "data-nominal-epsilon" in each]
     statement = json.loads((demo / "plus" / "statement.json").read_text())
@@ -105,6 +112,8 @@ def test_it_refuses_what_is_taken_and_leaves_nothing_when_interrupted(
     ("flags", "sentence"),
     [
         (["--epsilons", "1"], "'1' is not two numbers, such as 1,10"),
+        (["--epsilons", "3,3"], "'3,3' is twice the same budget"),
+        (["--records", "5"], "5 records"),
         (["--epsilons", "0,1"], "epsilon must be a finite number above 0"),
         (["--records", "0"], "records must be"),
         (["--clients", "0"], "clients must be"),

@@ -72,7 +72,7 @@ def test_other_data_does_not_compare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_not_run_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     made = found(monkeypatch, lambda entry, seed: None if entry.arm == "gram" else constant(entry, seed))
-    text = "\n".join(getattr(block, "text", "") for block in page(TABLE3, SHRINK, made, "command"))
+    text = "\n".join(getattr(block, "text", "") for block in page(TABLE3, SHRINK, made, "command", HERE))
     assert "Not run yet, or not successfully: 4 of 8 settings." in text
     assert "Made by `command`." in text
 
@@ -96,7 +96,7 @@ def test_pages_and_index_are_written(name: str, monkeypatch: pytest.MonkeyPatch,
     experiment = EXPERIMENTS[name]
     falling = {"npa_10": 0.3, "ca_10": 0.9}
     made = found(monkeypatch, lambda entry, seed: {"nmi": 0.7 - 2e-5 * (entry.x or 0), **falling}, name=name)
-    paths = write_experiment(experiment, SHRINK, made, tmp_path, "dpfedvis reproduce x")
+    paths = write_experiment(experiment, SHRINK, made, tmp_path, "dpfedvis reproduce x", HERE)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
     assert (tmp_path / f"{name}.csv").read_text() == as_csv(made, Scale.of(experiment, SHRINK), "dpfedvis reproduce x")
     held = read_csv(tmp_path / f"{name}.csv")

@@ -104,7 +104,7 @@ def test_shrinking_takes_less_and_says_so() -> None:
     assert shrink.sentences(40_000, 500) == [
         "Shrunk: 500 records at most, where the paper has 40000.",
         "Shrunk: 20 rounds at most, where the paper has 500.",
-        "Shrunk: 3 seeds of data, landmarks and layout, where the paper has 10 repeats.",
+        "Shrunk: 3 seeds of data, landmarks and layout, where the published runs have 10 repeats.",
     ]
     assert Shrink(records=10**6, seeds=10).sentences(40_000, 500) == []
     coil = [e.cell.config for e in EXPERIMENTS["table5"].entries(shrink) if e.group == "COIL-20"]

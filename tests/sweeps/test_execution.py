@@ -135,7 +135,7 @@ def test_a_real_ray_cluster_computes_the_same(tmp_path: Path, cell) -> None:
 def test_a_package_that_is_missing_is_named(monkeypatch, tmp_path: Path, cell) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with Store(tmp_path / "s.sqlite", create=True) as store:
-        with pytest.raises(BackendMissing, match="Ray"):
+        with pytest.raises(BackendMissing, match="backend ray needs a package"):
             sweep([cell()], store, Workers(1, "ray"), version=ONE)
         assert store.rows() == []
 

@@ -61,7 +61,7 @@ class FederatedMap(FederatedEstimator):
         self.distances_: DistanceEstimate = (
             GramDistances(left) if self.distances == "gram" else NystromDistances(left, self._signs)
         )
-        self.embedding_ = self._lay_out(self.distances_)
+        self.embedding_ = self.lay_out(self.distances_)
         return self
 
     def fit_transform(self, fed: FederatedData, y: None = None) -> Array:
@@ -91,7 +91,7 @@ class FederatedMap(FederatedEstimator):
         check_is_fitted(self, "embedding_")
         records = as_new_records(X, self.landmarks_.shape[1])
         if self._mode == "none":
-            return self._placement(self.board_, clip_norms(records, LARGEST_NORM))
+            return self.at_home(self.board_, clip_norms(records, LARGEST_NORM))
         uploads = self._release(self._rows(self.noise_), [self._newcomer(records, name)])
         return self._place(self._represent(uploads[0]))
 
@@ -136,7 +136,7 @@ class FederatedMap(FederatedEstimator):
         """Learn and publish the landmarks' map; each client then places its own records."""
         if self.budget is None:
             raise InvalidParameter("budget", None, "given for release='none'")
-        recipe, place = self._recipe, self._placement
+        recipe, place = self.recipe, self.at_home
         recipe.check(fed)
         # One absurd value must not stop a client, at any stage: that alone would tell that it is there.
         fed = fed.clip(LARGEST_NORM)
@@ -161,7 +161,7 @@ class FederatedMap(FederatedEstimator):
             self._checkpoint and self._checkpoint / "board.npz",
             lambda: {
                 "anchors": anchors,
-                "places": recipe.scaled(self._lay_out_anchors(anchors), learner.records_a_client(fed)),
+                "places": recipe.scaled(self.lay_out_anchors(anchors), learner.records_a_client(fed)),
             },
         )
         self.board_ = Billboard(learned.subspace, **frame, seed=self.random_state)
@@ -187,15 +187,17 @@ class FederatedMap(FederatedEstimator):
         return 1
 
     @property
-    def _recipe(self) -> Recipe:
+    def recipe(self) -> Recipe:
+        """How a budget becomes a map, from the settings in `billboard`."""
         try:
             return Recipe(**(self.billboard or {}))
         except TypeError as error:
             raise InvalidParameter("billboard", self.billboard, f"settings of Recipe: {error}") from error
 
     @property
-    def _placement(self) -> Placement:
-        return placement(self._recipe.placement, self._anchored, self._transform)
+    def at_home(self) -> Placement:
+        """How a client places its own records in a published map."""
+        return placement(self.recipe.placement, self._anchored, self._transform)
 
     @property
     def _transform(self) -> Placement:
@@ -203,11 +205,11 @@ class FederatedMap(FederatedEstimator):
 
     # What t-SNE and UMAP do each in their own way.
 
-    def _lay_out_anchors(self, anchors: Array) -> Array:
+    def lay_out_anchors(self, anchors: Array) -> Array:
         """Return the map of the anchors, shape (k, 2)."""
         raise NotImplementedError
 
-    def _lay_out(self, estimate: DistanceEstimate) -> Array:
+    def lay_out(self, estimate: DistanceEstimate) -> Array:
         """Return the map of all records from their estimated distances, shape (n, 2)."""
         raise NotImplementedError
 

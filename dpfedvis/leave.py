@@ -23,8 +23,8 @@ from dpfedvis.federation.outbox import write_arrays
 from dpfedvis.kernels import Array
 from dpfedvis.recorder import write_text
 from dpfedvis.reporting.page import REPORT, report
-from dpfedvis.reporting.paper_figures import write_figures
 from dpfedvis.reporting.run_facts import PLACES, SCORES, SIMULATION, TRACE, TRACE_COLUMNS, RunFacts
+from dpfedvis.reporting.run_figures import write_figures
 from dpfedvis.trace import Round
 
 

@@ -112,7 +112,7 @@ class FedTSNE(FederatedMap):
         self.billboard = billboard
         self.tsne = tsne
 
-    def _lay_out(self, estimate: DistanceEstimate) -> Array:
+    def lay_out(self, estimate: DistanceEstimate) -> Array:
         from openTSNE import TSNE, affinity, initialization
 
         n = len(estimate.left)
@@ -148,7 +148,7 @@ class FedTSNE(FederatedMap):
     def _threads(self) -> int:
         return self.n_jobs if self.n_jobs > 0 else os.cpu_count() or 1
 
-    def _lay_out_anchors(self, anchors: Array) -> Array:
+    def lay_out_anchors(self, anchors: Array) -> Array:
         from openTSNE import TSNE
 
         perplexity = min(checks.positive("perplexity", self.perplexity), (len(anchors) - 1) / 3)
@@ -227,7 +227,7 @@ class FedUMAP(FederatedMap):
         self.billboard = billboard
         self.umap = umap
 
-    def _lay_out(self, estimate: DistanceEstimate) -> Array:
+    def lay_out(self, estimate: DistanceEstimate) -> Array:
         return self._umap(estimate)
 
     def _umap(self, estimate: DistanceEstimate) -> Array:
@@ -262,7 +262,7 @@ class FedUMAP(FederatedMap):
     def _transform(self) -> Placement:
         return ByUMAPTransform(neighbors=max(self.n_neighbors, 2), min_dist=self.min_dist)
 
-    def _lay_out_anchors(self, anchors: Array) -> Array:
+    def lay_out_anchors(self, anchors: Array) -> Array:
         return self._umap(GramDistances(anchors))
 
     def _place(self, queries: Array) -> Array:

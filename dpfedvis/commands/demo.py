@@ -143,16 +143,13 @@ def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
 def centrally(config: RunConfig) -> tuple[Cloud, dict[str, float]]:
     """t-SNE of the collected records, in the order of the clients, and its scores."""
     import numpy as np
-    from openTSNE import TSNE
 
     from dpfedvis.evaluation.scores import map_table
     from dpfedvis.reporting.run_facts import Cloud, Grouping
+    from dpfedvis.sweeps.baselines import central_map
 
     fed = config.federated()
-    X, y = fed.pooled()
-    perplexity = min(config.perplexity, (len(X) - 1) / 3)
-    layout = TSNE(perplexity=perplexity, n_jobs=config.jobs, random_state=config.seed, neighbors="exact").fit(X)
-    places = np.array(layout, dtype=np.float64)
+    places, (_, y) = central_map(config, fed), fed.pooled()
     groups = {} if y is None else {"class": Grouping.of(y)}
     groups["client"] = Grouping.of(np.repeat([client.name for client in fed.clients], fed.records))
     return Cloud(places, "record", groups), map_table(fed, places, seed=config.seed)

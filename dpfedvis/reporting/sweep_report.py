@@ -12,9 +12,9 @@ from pathlib import Path
 
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.recorder import write_text
+from dpfedvis.reporting.blocks import Block, Heading, Paragraph, Picture, Table, html_page, markdown
 from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.sweep_figures import Curves, draw
-from dpfedvis.reporting.sweep_page import Block, Heading, Paragraph, Picture, Table, html_page, markdown
 from dpfedvis.reporting.sweep_panels import panels
 from dpfedvis.reporting.sweep_words import AGAINST, HOW, MARKED, NO_LIMIT, PICKED, SHARED, TUNING
 from dpfedvis.sweeps.choices import Best, against_clients, best, cheapest, composable, pareto, together

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 
 from dpfedvis.recorder import write_text
-from dpfedvis.reporting.sweep_page import Block, Heading, Paragraph, Table, markdown
+from dpfedvis.reporting.blocks import Block, Heading, Paragraph, Table, markdown
 from dpfedvis.reproduce.compare import CLOSE, met
 from dpfedvis.reproduce.experiments import EXPERIMENTS
 from dpfedvis.reproduce.findings import FLAT, MONOTONE, STILL, Answer, Finding, findings, signed

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dpfedvis.recorder import write_text
-from dpfedvis.reporting.sweep_page import Block, Heading, Paragraph, Table, markdown
+from dpfedvis.reporting.blocks import Block, Heading, Paragraph, Table, markdown
 from dpfedvis.reproduce.compare import Line, prices, shown_epsilon, verdicts
 from dpfedvis.reproduce.experiments import Experiment
 from dpfedvis.reproduce.figures import draw_figure

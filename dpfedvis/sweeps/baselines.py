@@ -15,9 +15,23 @@ from dpfedvis.evaluation.metrics import cluster_scores
 from dpfedvis.evaluation.scores import Scores, landmark_table, map_table
 from dpfedvis.feddl import FedDL
 from dpfedvis.federated_map import FederatedMap
+from dpfedvis.kernels import Array
 from dpfedvis.sweeps.landmarks import Given
 
 _NEIGHBORS, _STARTS = 10, 10  # of clusters, as in `FedSpectralClustering`
+
+
+def central_map(config: RunConfig, fed: FederatedData) -> Array:
+    """Lay out the pooled records themselves, shape (n, 2), in the order of the clients.
+
+    The layout is that of the federated map, so that they differ in nothing but the distances.
+    """
+    X, _ = fed.pooled()
+    estimator = config.settled(fed).estimator()
+    if not isinstance(estimator, FederatedMap):
+        raise InvalidParameter("map", config.map, "tsne or umap for a central map")
+    centred = (X - X.mean(axis=0, dtype=np.float64)).astype(np.float32)
+    return estimator.lay_out(GramDistances(centred))
 
 
 def central_scores(config: RunConfig, fed: FederatedData, neighbors: NDArray[np.int64] | None) -> Scores:
@@ -26,12 +40,8 @@ def central_scores(config: RunConfig, fed: FederatedData, neighbors: NDArray[np.
     Layouts are those of the federated maps, fed with exact distances; clusters are scikit-learn's.
     """
     X, y = fed.pooled()
-    estimator = config.settled(fed).estimator()
-    if isinstance(estimator, FederatedMap):
-        # The same layout as that of the federated map, so that they differ in nothing but the distances.
-        centred = (X - X.mean(axis=0, dtype=np.float64)).astype(np.float32)
-        embedding = estimator._lay_out(GramDistances(centred))
-        return map_table(fed, embedding, seed=config.seed, neighbors=neighbors)
+    if config.map != "clusters":
+        return map_table(fed, central_map(config, fed), seed=config.seed, neighbors=neighbors)
     if y is None:
         return {}
     return cluster_scores(y, _spectral(config, X))
@@ -81,8 +91,8 @@ def data_free_scores(config: RunConfig, fed: FederatedData, neighbors: NDArray[n
     features = fed.n_features
     whole = Subspace(np.zeros(features), np.eye(features), np.ones(features))
     anchors = public.landmarks.astype(np.float32)
-    places = estimator._recipe.scaled(estimator._lay_out_anchors(anchors), fed.n_records / fed.n_clients)
+    places = estimator.recipe.scaled(estimator.lay_out_anchors(anchors), fed.n_records / fed.n_clients)
     board = Billboard(whole, anchors, places, config.seed)
-    embedding = np.concatenate([estimator._placement(board, client.X) for client in fed.clients])
+    embedding = np.concatenate([estimator.at_home(board, client.X) for client in fed.clients])
     scores = map_table(fed, embedding, seed=config.seed, neighbors=neighbors)
     return scores | landmark_table(fed.pooled()[0], public.landmarks, public.setting.kernel, seed=config.seed)

@@ -156,7 +156,7 @@ def row(idea: Idea, fed: FederatedData, epsilon: float, usual: int) -> dict[str,
     learned = learner.run(fed)
     each = learner.records_a_client(fed)
     anchors = recipe.anchored_points(learned, each, 0)
-    places = FedTSNE()._lay_out_anchors(calmed(anchors, idea.calming))
+    places = FedTSNE().lay_out_anchors(calmed(anchors, idea.calming))
     board = Billboard(learned.subspace, anchors, recipe.scaled(places, each), 0)
     judged = fed.clients[:JUDGED]
     placed = [idea.placement(board, client.X) for client in judged]

@@ -98,7 +98,7 @@ def test_memory_stays_well_below_the_dense_way():
     X = images(n, 100)
     fed = FederatedData.split(X, clients=10, seed=0)
     estimator = FedTSNE(landmarks, "none", rounds=1, feddl={"bounds": (0.0, 1.0)})
-    estimator._lay_out = lambda estimate: nearest(estimate, 90)
+    estimator.lay_out = lambda estimate: nearest(estimate, 90)
     tracemalloc.start()
     try:
         estimator.fit(fed)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from dpfedvis.reporting.blocks import Heading, Paragraph, Table, html_page, markdown
 from dpfedvis.reporting.sweep_figures import Axis, Curves
-from dpfedvis.reporting.sweep_page import Heading, Paragraph, Table, html_page, markdown
 from dpfedvis.reporting.sweep_report import write_report
 from dpfedvis.sweeps.store import Row
 from dpfedvis.sweeps.summary import contexts, latest_version

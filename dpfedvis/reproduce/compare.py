@@ -114,7 +114,7 @@ class Verdict:
     def __str__(self) -> str:
         return (
             f"*{self.arm}*: {self.close} of {self.numbers} numbers are within {CLOSE:g} of the paper's standard "
-            f"deviations, {self.above} are above and {self.below} below; the median distance is {self.typical:.4f}."
+            f"deviations, {self.above} above them and {self.below} below; the median distance is {self.typical:.4f}."
         )
 
 

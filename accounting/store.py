@@ -68,8 +68,8 @@ class Store:
         try:
             with self._named_errors():
                 row = connection.execute("SELECT format, budget, created FROM ledger").fetchone()
-                # One flush to disk for each transaction, before it counts as done.
-                connection.execute("PRAGMA synchronous = FULL")
+                # Flushed to disk before a transaction counts as done; EXTRA also where there is no log, after `fold`.
+                connection.execute("PRAGMA synchronous = EXTRA")
             if row is None or row[0] != FORMAT:
                 raise LedgerCorrupted(f"{path}: not a ledger of format {FORMAT}")
         except LedgerError:
@@ -94,7 +94,11 @@ class Store:
                 raise LedgerError(f"{path}: not a file")
             if path.stat().st_size == 0:
                 raise LedgerCorrupted(f"{path}: the file is empty; a ledger never is")
-            return cls(_connect(path, "mode=rw"), str(path))
+            store = cls(_connect(path, "mode=rw"), str(path))
+            # A folded file gets its log again, unless somebody reads it at this moment.
+            with suppress(sqlite3.OperationalError):
+                store._connection.execute("PRAGMA journal_mode = WAL")
+            return store
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(f"{path}: cannot be opened for writing ({error})") from error
 
@@ -111,9 +115,11 @@ class Store:
             except sqlite3.OperationalError:
                 # In a folder that may not be written there is no shared memory for the log; nobody writes there either.
                 connection.close()
-                log = path.with_name(path.name + "-wal")
-                if log.exists() and log.stat().st_size > 0:
-                    raise LedgerError(f"{path}: its log {log.name} can only be read in a writable folder") from None
+                for log in (path.with_name(path.name + end) for end in ("-wal", "-journal")):
+                    if log.exists() and log.stat().st_size > 0:
+                        raise LedgerError(
+                            f"{path}: a write was cut off; open it for writing once, with {log.name}"
+                        ) from None
                 connection = _connect(path, "mode=ro&immutable=1")
             except sqlite3.DatabaseError:
                 connection.close()

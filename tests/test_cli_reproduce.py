@@ -118,6 +118,14 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(arguments: list[str], word
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_that_cannot_be_made_leaves_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    store, out = tmp_path / "file" / "s.sqlite", tmp_path / "out"
+    done = called("reproduce", "figure-ny", *SMALL, "--maps", "tsne", "--store", str(store), "--out", str(out))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_folder_that_cannot_be_used_is_found_before_the_work(tmp_path: Path) -> None:
     store, out = tmp_path / "s.sqlite", tmp_path / "out"
     words = ["reproduce", "figure-ny", *SMALL, "--maps", "tsne", "--store", str(store), "--out", str(out)]

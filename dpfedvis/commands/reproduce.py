@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     from dpfedvis.reproduce.recipes import Shrink
     from dpfedvis.run_folder import make
     from dpfedvis.sweeps.execution import addressed, sweep
-    from dpfedvis.sweeps.store import Store
+    from dpfedvis.sweeps.store import Store, StoreUnusable
 
     shrink = Shrink(
         records=arguments.records,
@@ -89,10 +89,17 @@ def run(arguments: argparse.Namespace) -> int:
     # And before hours of work: no store, a folder that cannot be written to, or numbers in it that cannot be read.
     if arguments.only_report or arguments.store.exists():
         Store(arguments.store).close()
+    existed = arguments.out.exists()
     make(arguments.out)
     held_in(arguments.out, without=arguments.names)
     summary = []
-    with Store(arguments.store, create=not arguments.only_report) as store:
+    try:
+        opened = Store(arguments.store, create=not arguments.only_report)
+    except StoreUnusable:
+        if not existed:
+            arguments.out.rmdir()
+        raise
+    with opened as store:
         for experiment in chosen:
             missing: list[str] = []
             if not arguments.only_report:
@@ -107,12 +114,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _write(experiment: Experiment, shrink: Shrink, store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
     from dpfedvis.reproduce.compare import lines, verdicts
     from dpfedvis.reproduce.pages import write_experiment
+    from dpfedvis.sweeps.execution import addressed
     from dpfedvis.sweeps.summary import latest_version
-    from dpfedvis.version import code_version
 
-    rows = store.rows()
-    version = latest_version(rows) or code_version()
-    found = lines(experiment, shrink, {row.address: row for row in rows}, version)
+    wanted = addressed(experiment.cells(shrink))
+    rows = {row.address: row for row in store.rows() if row.address in wanted}
+    version = latest_version(rows.values())
+    found = lines(experiment, shrink, rows, version)
     command = command_of(experiment.name, arguments)
     paths = write_experiment(experiment, shrink, found, arguments.out, command, version)
     settings = {line.entry for line in found}

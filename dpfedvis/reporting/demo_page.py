@@ -147,7 +147,7 @@ def _glance(story: Story) -> Html:
     )
     finite = {name: story.runs[key] for key, name in story.names.items() if math.isfinite(story.runs[key].epsilon)}
     against = "; ".join(f"{name}, {_against(facts)}" for name, facts in finite.items())
-    trust = f"ε is never against everyone. Here: {against}."
+    trust = f"Whom ε is against: {against}."
     return section("glance", "At a glance", paragraphs(words), table("All maps", head, rows), paragraphs(trust, note))
 
 

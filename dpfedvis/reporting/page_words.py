@@ -15,15 +15,15 @@ TRUSTED = {
     "aggregate": "the server is trusted to see nothing but sums over clients",
     "central": "the server is trusted to see exact uploads and to add the noise",
 }
-# Whom ε is against, under each trust; the first that a run needs holds for all of it.
+# What those see whom ε is against, under each trust; the first that a run needs holds for all of it.
 _SEEN = {
     "central": "what the server publishes",
-    "aggregate": "the sums over clients, which is all that the server sees",
+    "aggregate": "the sums over clients",
     "local": "all that left the clients",
 }
 _AGAINST = {
     "central": "against whoever sees what a trusted server publishes",
-    "aggregate": "against a server that sees sums over clients only",
+    "aggregate": "against a server that sees sums over clients",
     "local": "against whoever sees the uploads",
 }
 SCORE_NAMES = {
@@ -70,21 +70,22 @@ def what_epsilon_means(facts: RunFacts) -> Content:
         "client": ("all records but those of one client", "those were"),
     }[facts.statement["unit"]]
     change = "replaced by any other" if facts.adjacency == "replace-one" else "taken away"
+    seen = f"{_SEEN[_least(facts.statement)]}{_more(facts.statement)}"
     return (
-        f"Whoever sees {_SEEN[_least(facts.statement)]}, and knows {known}, can tell whether {asked} {change} in "
+        f"Whoever sees {seen}, and knows {known}, can tell whether {asked} {change} in "
         f"at most {rounded_up(100 * facts.guess, 3)} of 100 even guesses (50 is blind guessing)."
     )
 
 
 def whom_it_is_against(statement: Mapping[str, Any]) -> str:
     """The adversary of a finite ε, in a few words."""
-    return _AGAINST[_least(statement)]
+    return f"{_AGAINST[_least(statement)]}{_more(statement) or ' only' * (_least(statement) == 'aggregate')}"
 
 
 def what_a_client_can_do(statement: Mapping[str, Any]) -> str | None:
     """What ε is against another client, where clients share the noise."""
     epsilon = number(statement.get("epsilon_against_a_client"))
-    if math.isnan(epsilon):
+    if not math.isfinite(epsilon):
         return None
     return (
         "Clients share the noise, and each knows its own share. Against one that takes it off the sums, "
@@ -174,6 +175,12 @@ def _least(statement: Mapping[str, Any]) -> str:
     """The trust model that asks for most trust among those of a run."""
     found = _trusts(statement)
     return next((name for name in _SEEN if name in found), "local")
+
+
+def _more(statement: Mapping[str, Any]) -> str:
+    """What is seen besides, where some releases need less trust than others."""
+    found = _trusts(statement)
+    return " and what left with all its noise" if len(found) > 1 and "local" in found else ""
 
 
 def what_was_audited(audit: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from dpfedvis.reporting.rounding import rounded_up
@@ -68,7 +69,7 @@ def markdown(statement: Statement) -> list[str]:
     trusts = dict.fromkeys(line.trust for line in statement.lines if line.sigma is not None)
     lines += ["", "## Who is trusted", ""]
     lines += [f"- {trust}: {_TRUST[trust]}" for trust in trusts] or ["- Everybody who sees what left the clients."]
-    if statement.against_a_client is not None:
+    if statement.against_a_client is not None and math.isfinite(statement.against_a_client):
         lines.append(
             "- every client, to keep its share of the noise to itself: against one of the others that sees the sums "
             f"and takes its own share off them, ε = {rounded_up(statement.against_a_client)} end to end, and more "

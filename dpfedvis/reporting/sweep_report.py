@@ -108,14 +108,18 @@ def _caveats(context: Context) -> list[Block]:
             Paragraph(f"Worse than a map without any data at every ε here, by {first.name}: {'; '.join(worse)}.")
         )
     clients = context.facts["clients"]
-    shared = sorted({(point.epsilon, point.delta) for point in finite if point.trust == "aggregate"})
+    noisy = [point for point in finite if point.trust == "aggregate" and not point.sampled]
+    shared = sorted({(point.epsilon, point.delta) for point in noisy})
     if shared and clients is None:
         blocks.append(Paragraph(SHARED))
     elif shared and clients > 1:
-        rows = [[_epsilon(epsilon), *(_epsilon(against_clients(epsilon, delta, clients, others))
-                                      for others in (1, clients - 1))] for epsilon, delta in shared]  # fmt: skip
-        header = ["ε against the server", "against one other client", f"against {clients - 1} together"]
+        # Of two clients, one other is all others.
+        others = {clients - 1: f"against {clients - 1} together", 1: "against one other client"}
+        names = dict(sorted(others.items()))
+        rows = [[_epsilon(epsilon), *(_epsilon(against_clients(epsilon, delta, clients, each)) for each in names)]
+                for epsilon, delta in shared]  # fmt: skip
         unique = list({tuple(row): row for row in rows}.values())
+        header = ["ε against the server", *names.values()]
         blocks += [Paragraph(AGAINST), Table(header, unique, "Shared noise against other clients")]
     return blocks
 
@@ -195,7 +199,8 @@ def _epsilon(value: float) -> str:
 
 def _tuning(found: Sequence[Context]) -> list[Block]:
     kinds = {context.title: composable(context.runs) for context in found}
-    if len(kinds) > 1:
+    # Neighbouring data sets of different kinds have no ε in common.
+    if len(kinds) > 1 and len({(context.facts["adjacency"], context.facts["unit"]) for context in found}) == 1:
         kinds["all of these"] = [point for tried in kinds.values() for point in tried]
     rows = []
     for title, tried in kinds.items():

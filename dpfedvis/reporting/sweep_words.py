@@ -48,7 +48,7 @@ MARKED = (
 PICKED = "The best of many settings, picked by the mean of few seeds, looks a little better than it is."
 AGAINST = (
     "Under *aggregate* each client knows its own share of the noise. Against clients who take their shares off the "
-    "sums, the same runs are worth:"
+    "sums, the same runs are worth at most this ε, and exactly this where all their noise is shared:"
 )
 SHARED = (
     "Under *aggregate* each client knows its own share of the noise. Against k of P clients who take their shares off "

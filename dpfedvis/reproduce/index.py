@@ -129,7 +129,8 @@ def _index(held: dict[str, Readings]) -> list[Block]:
         if experiment.axis:
             blocks += [Paragraph(experiment.claim), *_sentences(findings(experiment, own.scale, own.numbers))]
         else:
-            blocks += _table(own.numbers) or _sentences(findings(experiment, own.scale, own.numbers))
+            compared = [] if own.scale.shrunk else _table(own.numbers)
+            blocks += compared or _sentences(findings(experiment, own.scale, own.numbers))
     return blocks
 
 

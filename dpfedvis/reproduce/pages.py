@@ -46,11 +46,16 @@ _NOISE = (
 
 
 def write_experiment(
-    experiment: Experiment, shrink: Shrink, found: Sequence[Line], folder: Path, command: str, cells_by: CodeVersion
+    experiment: Experiment,
+    shrink: Shrink,
+    found: Sequence[Line],
+    folder: Path,
+    command: str,
+    cells_by: CodeVersion | None,
 ) -> list[Path]:
     """Leave the page, the numbers and, for figures, the pictures; return their paths.
 
-    `cells_by` is the code whose numbers have no star.
+    `cells_by` is the code whose numbers have no star; None if there are none.
     """
     stem, scale = folder / experiment.name, Scale.of(experiment, shrink)
     paths = [folder / f"{experiment.name}.{end}" for end in ("md", "csv")]
@@ -67,10 +72,12 @@ def write_experiment(
 
 
 def page(
-    experiment: Experiment, shrink: Shrink, found: Sequence[Line], command: str, cells_by: CodeVersion
+    experiment: Experiment, shrink: Shrink, found: Sequence[Line], command: str, cells_by: CodeVersion | None
 ) -> list[Block]:
     """Return the page."""
-    origin = f"Made by `{command}`. Its cells are by code {cells_by}, this page by {code_version()}."
+    origin = f"Made by `{command}`."
+    if cells_by is not None:
+        origin += f" Its cells are by code {cells_by}, this page by {code_version()}."
     blocks: list[Block] = [Heading(experiment.title, 1), Paragraph(origin)]
     if experiment.printed is not None:
         source = f"Table {experiment.printed.number} (`{experiment.printed.label}`)"

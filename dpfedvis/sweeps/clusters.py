@@ -27,10 +27,12 @@ def refuse_missing(backend: str, scheduler: str | None) -> None:
     package = _PACKAGES.get(backend)
     if package is not None and find_spec(package) is None:
         raise BackendMissing(f"--backend {backend} needs a package: pip install 'dpfedvis[{backend}]'")
-    if scheduler is None:
+    if scheduler is None or (backend, scheduler) == ("ray", "auto"):
         return
     try:
         place = urlsplit(scheduler if "://" in scheduler else f"//{scheduler}")
+        if place.port is None:
+            raise ValueError("it needs a port, as in HOST:PORT")
         socket.create_connection((place.hostname, place.port), timeout=10).close()
     except (OSError, ValueError) as error:
         raise BackendMissing(f"no {backend} cluster answers at {scheduler} ({error})") from error
@@ -76,7 +78,9 @@ def ray_pool(jobs: int, address: str | None) -> Iterator[Any]:
     except (ConnectionError, RuntimeError) as error:
         raise BackendMissing(f"no ray cluster answers at {place['address']} ({error})") from error
     try:
-        with Pool(jobs) as pool:
+        # A pool must not be larger than its cluster.
+        cores = int(ray.cluster_resources().get("CPU", 1))
+        with Pool(max(1, min(jobs, cores))) as pool:
             yield pool
     finally:
         ray.shutdown()

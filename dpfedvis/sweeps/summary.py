@@ -228,21 +228,27 @@ def _by_meaning(rows: list[Row]) -> dict[tuple[Any, ...], list[Row]]:
     budgets = [row for row in rows if row.settings.get("epsilon") is not None]
     meanings = dict.fromkeys(_values(row, _MEANING) for row in budgets) or {_values(rows[0], _MEANING): None}
     return {
-        meaning: [row for row in rows if row.settings.get("epsilon") is None or _values(row, _MEANING) == meaning]
+        # Those of this meaning last: of what has no budget, and was run under several, they are kept.
+        meaning: sorted(
+            (row for row in rows if row.settings.get("epsilon") is None or _values(row, _MEANING) == meaning),
+            key=lambda row: _values(row, _MEANING) == meaning,
+        )
         for meaning in meanings
     }
 
 
 def _points(rows: list[Row], version: CodeVersion | None) -> tuple[Point, ...]:
     names = [name for name in _DEFAULTS if name not in (*_DATA, *_MEANING, "seed", "epsilon")]
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+    groups: dict[tuple[Any, ...], dict[int, Row]] = {}
     for row in rows:
-        groups.setdefault((row.kind, _values(row, (*names, "epsilon", "delta"))), []).append(row)
+        # One row a seed: without a budget, what ε would have meant makes no other run.
+        groups.setdefault((row.kind, _values(row, (*names, "epsilon"))), {})[row.settings.get("seed", 0)] = row
     runs = [row for row in rows if row.kind == "run"]
     telling = [name for name in names if name != "mechanism" and len({_values(row, (name,)) for row in runs}) > 1]
     if "trust" not in telling and any("trust" in row.settings for row in runs):
         telling.append("trust")  # whoever is trusted is named, also where it is the same for all
-    return tuple(_point(own, _label(own[0], telling), version) for own in groups.values())
+    seeds = [list(own.values()) for own in groups.values()]
+    return tuple(_point(own, _label(own[0], telling), version) for own in seeds)
 
 
 def _point(rows: list[Row], series: str, version: CodeVersion | None) -> Point:

@@ -324,7 +324,34 @@ def test_a_folded_ledger_is_one_file_that_readers_leave_alone_and_writers_go_on_
     assert [entry.name for entry in tmp_path.iterdir()] == ["ledger.db"]
     with Ledger(path) as ledger:
         ledger.record(gaussian(2))
+        assert (tmp_path / "ledger.db-wal").exists()  # it has its log again
         assert ledger.verify() == 3
+
+
+def test_a_write_that_was_cut_off_after_folding_is_named_and_rolled_back_by_the_next_writer(tmp_path: Path) -> None:
+    """Without the log a killed writer leaves a journal, which a mere reader cannot play back."""
+    path, torn = tmp_path / "ledger.db", tmp_path / "torn" / "ledger.db"
+    with Ledger(path, BUDGET) as ledger:
+        ledger.record(*(gaussian(number) for number in range(30)))
+        ledger.fold()
+    torn.parent.mkdir()
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA cache_size = 1")  # so that changed pages reach the file before the commit
+    connection.execute("BEGIN IMMEDIATE")
+    for number in range(31, 60):
+        values = (number, "", "client", 1, "landmarks", "what", "gaussian", "x" * 500, "h")
+        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    for suffix in ("", "-journal"):  # as a kill at this moment would leave them
+        shutil.copy(f"{path}{suffix}", f"{torn}{suffix}")
+    connection.execute("ROLLBACK")
+    connection.close()
+    with pytest.raises(LedgerError, match=r"ledger\.db-journal") as refused:
+        Ledger.read(torn)
+    assert type(refused.value) is LedgerError  # and not a corrupted one
+    with Ledger(torn) as ledger:
+        assert ledger.verify() == 30
+    with Ledger.read(torn) as reader:
+        assert len(reader) == 30
 
 
 def test_a_ledger_that_others_have_open_is_not_folded_and_loses_nothing(tmp_path: Path) -> None:

@@ -25,19 +25,25 @@ def under(facts: RunFacts, *trusts: str) -> RunFacts:
 
 
 @pytest.mark.parametrize(
-    ("trusts", "seen"),
+    ("trusts", "seen", "against"),
     [
-        (("local",), "sees all that left the clients"),
-        (("aggregate",), "sees the sums over clients"),
-        (("local", "aggregate"), "sees the sums over clients"),
-        (("central",), "sees what the server publishes"),
-        (("central", "aggregate", "local"), "sees what the server publishes"),
+        (("local",), "sees all that left the clients, and", "whoever sees the uploads"),
+        (("aggregate",), "sees the sums over clients, and", "a server that sees sums over clients only"),
+        # As with noisy rows beside shared noise for the landmarks: the server sees both.
+        (("local", "aggregate"), "sees the sums over clients and what left with all its noise, and",
+         "a server that sees sums over clients and what left with all its noise"),
+        (("central",), "sees what the server publishes, and", "whoever sees what a trusted server publishes"),
+        (("central", "aggregate"), "sees what the server publishes, and",
+         "whoever sees what a trusted server publishes"),
     ],
-)
-def test_the_adversary_is_the_one_that_the_trust_allows(trusts: tuple[str, ...], seen: str, private: Path) -> None:
+)  # fmt: skip
+def test_the_adversary_is_the_one_that_the_trust_allows(
+    trusts: tuple[str, ...], seen: str, against: str, private: Path
+) -> None:
     facts = under(RunFacts.read(private), *trusts)
     words = str(page_words.what_epsilon_means(facts))
     assert seen in words
+    assert page_words.whom_it_is_against(facts.statement) == f"against {against}"
     # One client's own upload carries a part of the noise only, or none of it.
     assert ("all that left the clients" in words) == (set(trusts) == {"local"})
 
@@ -47,7 +53,8 @@ def test_a_page_says_whom_epsilon_is_against_and_what_it_is_against_a_client(pri
     page = (private / "report.html").read_text()
     assert "against a server that sees sums over clients only" in page
     assert f"off the sums, ε = {float(facts.statement['epsilon_against_a_client']):.4g}"[:-1] in page
-    assert page_words.what_a_client_can_do(under(facts, "local").statement | {"epsilon_against_a_client": None}) is None
+    for nothing in (None, "inf"):  # no shared noise, or no guarantee at all
+        assert page_words.what_a_client_can_do({**facts.statement, "epsilon_against_a_client": nothing}) is None
 
 
 def test_the_share_of_right_guesses_is_rounded_up(private: Path) -> None:

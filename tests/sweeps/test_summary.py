@@ -83,8 +83,16 @@ def test_epsilons_of_different_meaning_are_not_in_one_picture(name: str, values:
     for each, value in ((first, values[0]), (second, values[1])):
         assert each.facts[name] == value
         # What has no budget stands beside both.
-        assert [point.kind for point in each.points] == ["run", "run", "central", "data-free"]
+        assert sorted(point.kind for point in each.points) == ["central", "data-free", "run", "run"]
     assert (name in first.title, name in second.title) == (False, True)
+
+
+@pytest.mark.parametrize(("name", "values"), [("delta", (1e-5, 1e-2)), ("unit", ("record", "client"))])
+def test_what_has_no_budget_is_no_other_run_under_another_meaning(name: str, values: tuple, row) -> None:
+    rows = [row({"mechanism": "published", "beta": 1.0, "seed": seed, name: value}, scores={"nmi": 0.4 + seed / 100})
+            for value in values for seed in range(2)]  # fmt: skip
+    (found,) = contexts(rows, HERE)
+    assert [each.scores["nmi"] for each in found.points] == [Estimate.of([0.4 + seed / 100 for seed in range(2)])]
 
 
 def test_who_is_trusted_is_named_even_if_it_is_always_the_same(row) -> None:

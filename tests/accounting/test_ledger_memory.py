@@ -29,8 +29,8 @@ def test_an_event_is_on_disk_before_record_returns(tmp_path: Path) -> None:
             with Ledger.read(path) as other:
                 assert list(other.events()) == events[:number]
                 assert len(other) == number
-        # Level 2 is FULL: the log is flushed to disk at each commit.
-        assert ledger._store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        # Level 3 is EXTRA: the log is flushed to disk at each commit, and without one the folder, too.
+        assert ledger._store._connection.execute("PRAGMA synchronous").fetchone() == (3,)
 
 
 def test_another_process_sees_an_event_at_once(tmp_path: Path) -> None:

@@ -117,9 +117,8 @@ class Store:
                 connection.close()
                 for log in (path.with_name(path.name + end) for end in ("-wal", "-journal")):
                     if log.exists() and log.stat().st_size > 0:
-                        raise LedgerError(
-                            f"{path}: a write was cut off; open it for writing once, with {log.name}"
-                        ) from None
+                        words = f"{log.name} must be taken in first, by opening the ledger for writing"
+                        raise LedgerError(f"{path}: {words}") from None
                 connection = _connect(path, "mode=ro&immutable=1")
             except sqlite3.DatabaseError:
                 connection.close()

@@ -79,7 +79,7 @@ def what_epsilon_means(facts: RunFacts) -> Content:
 
 def whom_it_is_against(statement: Mapping[str, Any]) -> str:
     """The adversary of a finite ε, in a few words."""
-    return f"{_AGAINST[_least(statement)]}{_more(statement) or ' only' * (_least(statement) == 'aggregate')}"
+    return f"{_AGAINST[_least(statement)]}{_more(statement)}"
 
 
 def what_a_client_can_do(statement: Mapping[str, Any]) -> str | None:

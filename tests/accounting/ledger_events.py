@@ -7,10 +7,16 @@ from typing import Any
 from accounting import Budget, DiscreteGaussianRelease, GaussianRelease, SampledGaussianRelease, Unprotected
 
 BUDGET = Budget(1.0, 1e-5)
+EVENTS = 60  # in a ledger of small rounds that is far from its budget
 
 
 def gaussian(client: str = "a", mu: float = 0.1, **values: Any) -> GaussianRelease:
     return GaussianRelease(**{"what": "gradient", "client": client, "sensitivity": mu, "sigma": 1.0, **values})
+
+
+def round_of(number: int) -> GaussianRelease:
+    """Return one of `EVENTS` rounds."""
+    return gaussian(mu=0.01, round=number)
 
 
 def discrete(client: str = "a", mu: float = 0.1, **values: Any) -> DiscreteGaussianRelease:

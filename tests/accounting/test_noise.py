@@ -105,7 +105,7 @@ def test_seeded_repeats_itself(values: NDArray[np.float64], sigma: float, seed: 
 
 def test_system_cannot_be_repeated_by_a_seed() -> None:
     def draw() -> NDArray[Any]:
-        np.random.seed(0)  # noqa: NPY002
+        np.random.seed(0)  # noqa: NPY002  # the global state must not matter
         return SystemNoise().add(np.zeros(4), 1.0)
 
     assert not np.array_equal(draw(), draw())

@@ -179,7 +179,7 @@ def test_json_and_page_say_what_was_found(tmp_path: Path) -> None:
 
 def test_a_picture_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
-    with pytest.raises(OSError):  # noqa: PT011
+    with pytest.raises(IsADirectoryError):
         played(1.0, 100, 0).figure(tmp_path / "taken")
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 

@@ -36,9 +36,9 @@ def test_split_defaults_to_ten_clients_and_is_seeded(table):
 
 
 def test_split_does_not_touch_the_global_random_state(table):
-    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    before = np.random.get_state()[1].copy()  # noqa: NPY002  # it is what is tested
     FederatedData.split(*table, partition="dirichlet:1")
-    np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+    np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002  # as above
 
 
 def test_split_without_labels_or_with_too_many_clients(table):

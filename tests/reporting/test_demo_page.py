@@ -38,7 +38,7 @@ def test_every_epsilon_is_that_of_a_ledger(demo: Path) -> None:
 
 def test_no_epsilon_stands_without_whom_it_is_against(demo: Path) -> None:
     seen = re.sub(r"<details>.*?</details>", "", own(index(demo)), flags=re.DOTALL)
-    assert seen.count("against a server that sees sums over clients only") == 4  # two headlines, and below the table
+    assert seen.count("against a server that sees sums over clients") == 4  # two headlines, and below the table
     assert "noisy rows, ε = 10, against whoever sees the uploads" in seen
     assert "Clients share the noise, and each knows its own share" in seen
 

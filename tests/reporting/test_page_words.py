@@ -28,7 +28,7 @@ def under(facts: RunFacts, *trusts: str) -> RunFacts:
     ("trusts", "seen", "against"),
     [
         (("local",), "sees all that left the clients, and", "whoever sees the uploads"),
-        (("aggregate",), "sees the sums over clients, and", "a server that sees sums over clients only"),
+        (("aggregate",), "sees the sums over clients, and", "a server that sees sums over clients"),
         # As with noisy rows beside shared noise for the landmarks: the server sees both.
         (("local", "aggregate"), "sees the sums over clients and what left with all its noise, and",
          "a server that sees sums over clients and what left with all its noise"),
@@ -51,7 +51,7 @@ def test_the_adversary_is_the_one_that_the_trust_allows(
 def test_a_page_says_whom_epsilon_is_against_and_what_it_is_against_a_client(private: Path) -> None:
     facts = RunFacts.read(private)
     page = (private / "report.html").read_text()
-    assert "against a server that sees sums over clients only" in page
+    assert "against a server that sees sums over clients" in page
     assert f"off the sums, ε = {float(facts.statement['epsilon_against_a_client']):.4g}"[:-1] in page
     for nothing in (None, "inf"):  # no shared noise, or no guarantee at all
         assert page_words.what_a_client_can_do({**facts.statement, "epsilon_against_a_client": nothing}) is None

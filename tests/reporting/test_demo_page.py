@@ -15,6 +15,7 @@ from accounting import Ledger
 from dpfedvis import runs
 from dpfedvis.cli import main, parser
 from dpfedvis.config import RunConfig
+from dpfedvis.reporting.run_facts import RunFacts
 from tests.reporting.test_page import Outline, figures, own
 
 RUNS = {"exact", "plus", "private-low", "private-high", "noisy"}
@@ -46,7 +47,19 @@ def test_no_epsilon_stands_without_whom_it_is_against(demo: Path) -> None:
 def test_the_paper_s_noise_has_its_price(demo: Path) -> None:
     (found,) = [each for each in Outline(index(demo)).of("p") if "data-nominal-epsilon" in each]
     statement = json.loads((demo / "plus" / "statement.json").read_text())
-    assert float(found["data-nominal-epsilon"] or "") == statement["nominal_epsilon"]
+    nominal = statement["nominal_epsilon"]
+    assert float(found["data-nominal-epsilon"] or "") == nominal
+    shown = [re.search(r"data-nominal-epsilon.*?ε = ([0-9.]+)<", text, flags=re.DOTALL)
+             for text in (index(demo), (demo / "plus" / "report.html").read_text())]  # fmt: skip
+    for each in shown:  # on this page and on its own
+        assert each is not None
+        assert nominal <= float(each[1]) < 1.001 * nominal
+
+
+def test_the_certificate_is_not_shown_smaller_than_it_is(demo: Path) -> None:
+    bound = RunFacts.read(demo / "exact").certificate.bound
+    (shown,) = re.findall(r"can prove ‖K − K̂‖ ≤ ([0-9.]+) for", index(demo))
+    assert bound <= float(shown) < 1.001 * bound
 
 
 def test_the_attack_succeeds_on_exact_rows_and_fails_under_privacy(demo: Path) -> None:

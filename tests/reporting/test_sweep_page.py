@@ -104,6 +104,24 @@ def test_a_report_says_what_its_picture_does_not(sweep_rows: list[Row], tmp_path
         assert words in page.replace("cannot", "not"), words
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "summed"),
+    [
+        ("delta", (1e-6, 1e-5), True),
+        ("partition", ("iid", "by-class"), True),
+        ("unit", ("record", "client"), False),
+        ("adjacency", ("replace-one", "add-remove"), False),
+    ],
+)
+def test_only_what_has_one_meaning_is_summed_up(
+    name: str, values: tuple[Any, Any], summed: bool, sweep_rows: list[Row], tmp_path: Path
+) -> None:
+    """μ² of neighbours of different kinds is the ε of nobody."""
+    rows = [replace(row, settings={**row.settings, name: value}) for row in sweep_rows for value in values]
+    write_report(rows, tmp_path, "x", HERE)
+    assert ("| all of these |" in (tmp_path / "report.md").read_text()) == summed
+
+
 def test_blocks_are_the_same_page_twice() -> None:
     blocks = [Heading("Title", 1), Paragraph("By `a <b>`, *well*."), Heading("Part"), Table(["x"], [["1|2"]], "One")]
     text = html_page(blocks, "end")

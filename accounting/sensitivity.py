@@ -123,9 +123,9 @@ def variable(
         η and Q.
     smoothness : float, optional
         A Lipschitz constant L of ∇f_p; by default 12γ/n_y, which holds for every n_y and all data of at most
-        2·`records` records (the proof, with a sharper constant, is in `dpfedvis.mmd.smoothness`). The curvature of the
-        data's part grows with the number of records over the denominator, so that under add-remove, or with any
-        public stand-in, a client must not sum more records than that.
+        2·`records` records (the proof, with a sharper constant, is in `dpfedvis.numerics.mmd.smoothness`). The
+        curvature of the data's part grows with the number of records over the denominator, so that under add-remove,
+        or with any public stand-in, a client must not sum more records than that.
     gamma, records, landmarks, bound, adjacency, tau_x, tau_y, upsilon
         As in `gradient`.
 

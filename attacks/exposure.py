@@ -20,7 +20,7 @@ from accounting import checks
 from attacks.gradients import Float64
 from attacks.roc import Interval, auc
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.kernels import as_points, check_same_features, squared_distances, squared_norms
+from dpfedvis.numerics.kernels import as_points, check_same_features, squared_distances, squared_norms
 
 PERMUTATIONS, RESAMPLES = 9999, 2000
 ATTRIBUTES = 16

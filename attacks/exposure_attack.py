@@ -12,8 +12,8 @@ import numpy as np
 from attacks.exposure import Exposure, OwnerView, exposure, most_exposed
 from attacks.kinds import NothingToAttack, Truth
 from attacks.roc import Limit
-from dpfedvis.recording import Recording
 from dpfedvis.reporting.figures import save_png
+from dpfedvis.runs.upload_reader import Recording
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +24,9 @@ class ExposureReport:
     ----------
     found : Exposure
     control : Exposure
-        The same for the landmarks before the first round. They have seen no record (a billboard's: noisy second moments
-        alone), so a finding here says that the fresh records differ from those of the run, and that `found` may mean no
-        more.
+        The same for the landmarks before the first round. They have seen no record (a private map's: noisy second
+        moments alone), so a finding here says that the fresh records differ from those of the run, and that `found` may
+        mean no more.
     limit : Limit
         Of everything that the landmarks were made from.
     caution : str

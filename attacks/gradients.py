@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from accounting import checks
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.kernels import Array, Kernel, as_points, check_same_features, squared_distances, squared_norms
-from dpfedvis.mmd import Estimator, landmark_gradient
+from dpfedvis.numerics.kernels import Array, Kernel, as_points, check_same_features, squared_distances, squared_norms
+from dpfedvis.numerics.mmd import Estimator, landmark_gradient
 
 Float64 = npt.NDArray[np.float64]
 
@@ -136,7 +136,7 @@ class Contribution:
     ----------
     kernel : Kernel
     clip : float, optional
-        Largest norm of the matrix with rows w(x, y_i)(x − y_i)/γ̄, as in `dpfedvis.mmd.clipped_data_gradient`.
+        Largest norm of the matrix with rows w(x, y_i)(x − y_i)/γ̄, as in `dpfedvis.numerics.mmd.clipped_data_gradient`.
     """
 
     kernel: Kernel

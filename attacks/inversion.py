@@ -23,7 +23,7 @@ from scipy.sparse.linalg import LinearOperator
 from accounting import checks
 from attacks.gradients import Float64, SeenGradient, check_seen, predict, pull_back, push_forward, weights
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.kernels import Kernel, as_points
+from dpfedvis.numerics.kernels import Kernel, as_points
 
 QUASI_NEWTON_STEPS, NEWTON_STEPS, KRYLOV_STEPS = 2000, 80, 300
 REWEIGHTINGS = 3

@@ -16,8 +16,8 @@ from attacks.inversion import Prior, invert_gradient
 from attacks.inversion_score import error_floor, information, score_inversion
 from attacks.kinds import NothingToAttack, Truth
 from attacks.views import as_learned, contribution_of, gradients_of
-from dpfedvis.recording import Recording
 from dpfedvis.reporting.figures import save_png
+from dpfedvis.runs.upload_reader import Recording
 
 LARGEST, CLIENTS, ROUNDS, STARTS = 16, 4, 20, 4
 
@@ -137,7 +137,7 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Inve
     contribution = contribution_of(recording)
     if contribution.clip is not None:
         raise NothingToAttack("inversion has no model of clipped gradients")
-    if recording.setting.sampling_rate is not None:
+    if recording.public.sampling_rate is not None:
         raise NothingToAttack("inversion needs the same records in every round, and the run samples them")
     sizes = {each.name: each.stated_denominator for each in recording.clients}
     small = sorted(
@@ -177,7 +177,7 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Inve
             )
         )
     source = "fresh records of the data set" if truth.fresh is not None else "records of the other clients"
-    dimensions = recording.setting.features if "axes" in recording.published else None
+    dimensions = recording.public.features if "axes" in recording.published else None
     return InversionReport(tuple(found), f"the mean of {source}", dimensions)
 
 

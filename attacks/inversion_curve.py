@@ -19,11 +19,11 @@ from attacks.inversion_score import error_floor, information, score_inversion
 from attacks.views import noise_of
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.feddl import FedDL
-from dpfedvis.kernels import Array, Kernel
+from dpfedvis.federation.feddl import FedDL
+from dpfedvis.federation.round_log import Round
 from dpfedvis.mechanisms import HeuristicNoise, Mechanism, mechanism
+from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.reporting.figures import save_png
-from dpfedvis.trace import Round
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 
 from accounting import checks
 from attacks.gradients import Float64
-from dpfedvis.kernels import Kernel, squared_distances
+from dpfedvis.numerics.kernels import Kernel, squared_distances
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ def information(seen: Iterable[tuple[int, float]], kernel: Kernel, denominator: 
     Notes
     -----
     One record moves row i by −(4/(n_p n_y)) Σ_b (γ_b/B) M_b, with the Jacobian M_b of u e^{−γ_b‖u‖²}, whose eigenvalues
-    lie in [−κ, 1] (`dpfedvis.mmd.smoothness`). So JᵀJ ⪯ n_y (4γ̄/(n_p n_y))² I, and Gaussian noise makes I(x) =
+    lie in [−κ, 1] (`dpfedvis.numerics.mmd.smoothness`). So JᵀJ ⪯ n_y (4γ̄/(n_p n_y))² I, and Gaussian noise makes I(x) =
     Σ_s JᵀJ/σ_s² ⪯ Σ_s 16γ̄²/(n_p² n_y σ_s²) I. In terms of the replace-one μ of the tight sensitivity (one bandwidth)
     this is eγμ²/2. It also holds if all other records are known, and a fortiori if not; when Y_s depends on earlier
     uploads, the chain rule for Fisher information gives the same sum.

@@ -19,8 +19,8 @@ import numpy as np
 from accounting import checks
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.kernels import Array
-from dpfedvis.recording import Recording
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.runs.upload_reader import Recording
 
 KINDS: dict[str, str] = {
     "reconstruction": "attacks.reconstruction_attack",

@@ -15,9 +15,9 @@ from attacks.membership import Game, Membership, membership
 from attacks.membership_scores import gradient_scores, insider_scores, landmark_scores, list_scores
 from attacks.roc import Limit
 from attacks.views import as_learned, contribution_of, gradients_of
-from dpfedvis.kernels import Array
-from dpfedvis.recording import Recording
+from dpfedvis.numerics.kernels import Array
 from dpfedvis.reporting.figures import save_png
+from dpfedvis.runs.upload_reader import Recording
 
 DELTA = 1e-5
 REFERENCE, CANDIDATES, CLIENTS, ROUNDS = 500, 400, 5, 50
@@ -41,7 +41,7 @@ CONTROL = Game(
     "the landmarks before the first round (control)",
     "records of all clients",
     OUT,
-    "landmarks that have seen no record, or a billboard's noisy second moments alone: a finding here says that fresh "
+    "landmarks that have seen no record, or a private map's noisy second moments alone: a finding here says that fresh "
     "records differ from those of the run",
     independent=False,
 )

@@ -26,9 +26,9 @@ from attacks.roc import Interval, Limit, exceeds, rate
 from attacks.views import noise_of
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.feddl import FedDL
-from dpfedvis.kernels import Array
+from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import Mechanism
+from dpfedvis.numerics.kernels import Array
 
 STRONG = Game(
     "gradients, all other records known",
@@ -178,7 +178,7 @@ def play(
         seen[event.client].append(SeenGradient(start.astype("f8"), upload.values.astype("f8"), noise_of(event)))
     # The clients hold float32.
     record, other, known = (each.astype("f4") for each in (neighbours.record, neighbours.other, neighbours.known))
-    model, size = Contribution(run.setting.kernel), len(neighbours.known) + 1
+    model, size = Contribution(run.public.kernel), len(neighbours.known) + 1
     scores = [likelihood_score(seen[client.terms.name], model, record, other, known, size) for client in run.clients]
     return judge(
         np.array([each.z for each in scores]), coins, scores[0].distance, Limit.of_ledger(run.ledger, 1e-5, rows=True)

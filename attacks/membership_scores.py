@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from attacks.gradients import Contribution, Float64, SeenGradient, check_seen
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.kernels import Array, squared_distances
+from dpfedvis.numerics.kernels import Array, squared_distances
 
 BLOCK = 1024
 EPS = float(np.finfo(np.float64).eps)

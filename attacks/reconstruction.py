@@ -25,7 +25,7 @@ from sklearn.covariance import ledoit_wolf_shrinkage
 
 from accounting import checks
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.kernels import Kernel, as_points
+from dpfedvis.numerics.kernels import Kernel, as_points
 
 Float64 = npt.NDArray[np.float64]
 Bounds = tuple[float, float]
@@ -128,7 +128,7 @@ def reconstruct_from_kernel(
 def reconstruct_from_coordinates(
     Z: npt.ArrayLike, Y: npt.ArrayLike, *, sigma: float = 0.0, bounds: Bounds | None = None
 ) -> Float64:
-    """Return the records with Gram coordinates Z, those of `dpfedvis.rows.GramRows`.
+    """Return the records with Gram coordinates Z, those of `dpfedvis.mechanisms.rows.GramRows`.
 
     Parameters
     ----------

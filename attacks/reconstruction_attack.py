@@ -22,10 +22,10 @@ from attacks.reconstruction import (
     reconstruct_from_kernel,
 )
 from attacks.scoring import CannotScore, Closeness, closeness, largest_pair_accuracy, share_below_zero
-from dpfedvis.kernels import Array
-from dpfedvis.recording import RecordedUpload, Recording
+from dpfedvis.mechanisms.rows import DistanceRows, KernelRows, Rows
+from dpfedvis.numerics.kernels import Array
 from dpfedvis.reporting.figures import save_png
-from dpfedvis.rows import DistanceRows, KernelRows, Rows
+from dpfedvis.runs.upload_reader import RecordedUpload, Recording
 
 SCORED, SHOWN = 2000, 10
 
@@ -154,7 +154,7 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Reco
     """
     if not recording.rows:
         raise NothingToAttack("reconstruction needs one row a record, and the run released none")
-    bounds = None if recording.public.get("bounds") is None else tuple(recording.public["bounds"])
+    bounds = None if recording.facts.get("bounds") is None else tuple(recording.facts["bounds"])
     slices = {client.name: part for client, part in zip(truth.fed.clients, truth.fed.index.slices, strict=True)}
     chosen = np.sort(rng.permutation(len(truth.pooled))[:SCORED])
     others = _others(chosen, len(truth.pooled), rng)
@@ -180,7 +180,7 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Reco
     baseline = recording.landmarks.mean(axis=0, dtype=np.float64)
     scores = closeness(guess, truth.pooled, index, baseline, bounds=bounds, image_shape=truth.image_shape)
     true = truth.pooled[index]
-    adjacent = 1.0 if recording.setting.adjacency == "replace-one" else 2.0
+    adjacent = 1.0 if recording.public.adjacency == "replace-one" else 2.0
     shown = np.linspace(0, len(index) - 1, min(SHOWN, len(index))).round().astype(np.int64)
     return Reconstruction(
         what=recording.rows[0].what,
@@ -214,7 +214,7 @@ def _reconstruct(
     if what == "distance rows":
         return reconstruct_from_distances(values, Y, sigma=sigma, record_sigma=record_sigma, bounds=bounds)
     if what == "kernel rows":
-        gammas = recording.setting.kernel.gammas
+        gammas = recording.public.kernel.gammas
         return reconstruct_from_kernel(values, Y, gammas, sigma=sigma, record_sigma=record_sigma, bounds=bounds)
     if what == "gram rows":
         return reconstruct_from_coordinates(values, Y, sigma=math.hypot(sigma, record_sigma), bounds=bounds)
@@ -236,7 +236,7 @@ def _mismatch(what: str, values: Array, candidates: Array, recording: Recording,
         else:
             seen = (_reconstruct(what, values, recording, 0.0, 0.0, None) - centre) @ axes
         return np.asarray(np.square(seen - (candidates - centre) @ axes).sum(axis=1))
-    rows: Rows = KernelRows(recording.setting.kernel) if what == "kernel rows" else DistanceRows()
+    rows: Rows = KernelRows(recording.public.kernel) if what == "kernel rows" else DistanceRows()
     return np.asarray(np.square(values - rows.of(candidates, Y)).sum(axis=1))
 
 

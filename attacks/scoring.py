@@ -12,7 +12,7 @@ from scipy.special import ndtr
 
 from accounting import checks
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.kernels import Array, squared_distances
+from dpfedvis.numerics.kernels import Array, squared_distances
 
 Float64 = npt.NDArray[np.float64]
 

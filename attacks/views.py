@@ -7,10 +7,10 @@ import numpy as np
 from accounting import Event, GaussianRelease, Unprotected
 from attacks.gradients import Contribution, SeenGradient
 from attacks.kinds import NothingToAttack
-from dpfedvis.kernels import Array
 from dpfedvis.mechanisms import ClippedGradientPerturbation, PublishedFedDL
-from dpfedvis.mmd import max_clip
-from dpfedvis.recording import Recording
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.mmd import max_clip
+from dpfedvis.runs.upload_reader import Recording
 
 
 def gradients_of(recording: Recording, client: str, *, rounds: int | None = None) -> tuple[SeenGradient, ...]:
@@ -23,16 +23,16 @@ def gradients_of(recording: Recording, client: str, *, rounds: int | None = None
     kept = [each for each in uploads if each.what in ("gradient", "landmarks")][:rounds]
     if not kept:
         raise NothingToAttack(f"the server saw no gradient of {client} by itself in this run")
-    setting, kernel = recording.setting, contribution_of(recording).kernel
+    public, kernel = recording.public, contribution_of(recording).kernel
     seen = []
     for upload in kept:
         Y, values, sigma = recording.seen(upload), upload.values, noise_of(upload.events[0])
         if upload.what == "landmarks":
-            if setting.local_steps > 1:
-                raise NothingToAttack(f"{setting.local_steps} local steps lie between a gradient and what was uploaded")
-            step = setting.step_size
+            if public.local_steps > 1:
+                raise NothingToAttack(f"{public.local_steps} local steps lie between a gradient and what was uploaded")
+            step = public.step_size
             full = (Y.astype("f8") - values) / step
-            seen.append(SeenGradient.of_full(Y, full, kernel, estimator=setting.estimator, sigma=sigma / step))
+            seen.append(SeenGradient.of_full(Y, full, kernel, estimator=public.estimator, sigma=sigma / step))
         elif isinstance(recording.mechanism, PublishedFedDL):
             seen.append(SeenGradient.of_full(Y, values, kernel, estimator="biased", sigma=sigma))
         else:
@@ -42,11 +42,11 @@ def gradients_of(recording: Recording, client: str, *, rounds: int | None = None
 
 def contribution_of(recording: Recording) -> Contribution:
     """Return what one record adds to a gradient in this run."""
-    kernel, mechanism = recording.setting.kernel, recording.mechanism
+    kernel, mechanism = recording.public.kernel, recording.mechanism
     if any(client.denominator is None for client in recording.clients):
         raise NothingToAttack("how many records a client has is private in this run, and gradients are their mean")
     if isinstance(mechanism, ClippedGradientPerturbation):
-        return Contribution(kernel, mechanism.clip * max_clip(kernel, recording.setting.landmarks))
+        return Contribution(kernel, mechanism.clip * max_clip(kernel, recording.public.landmarks))
     if isinstance(mechanism, PublishedFedDL) and len(kernel.gammas) > 1:
         raise NothingToAttack(
             f"which of {len(kernel.gammas)} bandwidths a published gradient belongs to is not uploaded: run it with one"
@@ -57,7 +57,7 @@ def contribution_of(recording: Recording) -> Contribution:
 def as_learned(recording: Recording, points: Array) -> Array:
     """Return points, shape (k, m), in the space that the landmarks were learned in.
 
-    That is where gradients live. A billboard's is a subspace that the server published: coordinates (x − c)A, as the
+    That is where gradients live. A private map's is a subspace that the server published: coordinates (x − c)A, as the
     clients themselves take them. Any other run learns in the space of the records.
     """
     if "axes" not in recording.published:

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accounting import UnprotectedReleaseError
-    from dpfedvis.clustering import FedSpectralClustering
     from dpfedvis.data import FederatedData
-    from dpfedvis.maps import FedTSNE, FedUMAP
+    from dpfedvis.estimators.clusters import FedSpectralClustering
+    from dpfedvis.estimators.tsne_umap import FedTSNE, FedUMAP
 
 # Idle OpenMP threads of openTSNE and scikit-learn should sleep: spinning, they take the cores from those at work.
 # Read when their library is loaded, so set before that; whoever has set it keeps it.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 _HOMES = {
-    "FedSpectralClustering": "dpfedvis.clustering",
-    "FedTSNE": "dpfedvis.maps",
-    "FedUMAP": "dpfedvis.maps",
+    "FedSpectralClustering": "dpfedvis.estimators.clusters",
+    "FedTSNE": "dpfedvis.estimators.tsne_umap",
+    "FedUMAP": "dpfedvis.estimators.tsne_umap",
     "FederatedData": "dpfedvis.data",
     "UnprotectedReleaseError": "accounting",
 }

@@ -2,6 +2,6 @@
 
 import sys
 
-from dpfedvis.cli import main
+from dpfedvis.cli.main import main
 
 sys.exit(main())

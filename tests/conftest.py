@@ -7,6 +7,9 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Fixtures that several folders share.
+pytest_plugins = ["tests.crash_fixtures", "tests.data_fixtures", "tests.run_fixtures"]
+
 # Derandomised, so that two runs of one commit agree; `thorough` is the long run.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("normal", max_examples=60, derandomize=True, **_COMMON)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HEAVY = ["torch", "opacus", "dp_accounting", "sklearn", "umap", "openTSNE"]
 
 
-@pytest.mark.parametrize("module", ["accounting", "dpfedvis.cli"])
+@pytest.mark.parametrize("module", ["accounting", "dpfedvis.cli.main"])
 def test_a_fresh_interpreter_imports_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(sorted(set({[*HEAVY, 'scipy.optimize']!r}) & set(sys.modules)))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
@@ -49,15 +49,15 @@ def copy(tmp_path: Path) -> Path:
 def test_imports_go_one_way(copy: Path) -> None:
     done = _lint(copy)
     assert done.returncode == 0, done.stdout
-    assert "1 kept, 0 broken" in done.stdout
+    assert "2 kept, 0 broken" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("file", "line"),
     [
-        ("accounting/gdp.py", "import dpfedvis.kernels"),
+        ("accounting/gdp.py", "import dpfedvis.numerics.kernels"),
         ("accounting/ledger.py", "    from attacks import anything"),
-        ("dpfedvis/mmd.py", "import attacks"),
+        ("dpfedvis/numerics/mmd.py", "import attacks"),
     ],
 )
 def test_an_import_the_other_way_is_caught(copy: Path, file: str, line: str) -> None:
@@ -66,13 +66,13 @@ def test_an_import_the_other_way_is_caught(copy: Path, file: str, line: str) -> 
     target.write_text(target.read_text() + ("\n\ndef late() -> None:\n" if indented else "\n") + line + "\n")
     done = _lint(copy)
     assert done.returncode == 1
-    assert "0 kept, 1 broken" in done.stdout
+    assert "1 kept, 1 broken" in done.stdout or "0 kept, 2 broken" in done.stdout
     package = file.split("/")[0]
     assert f"{package} is not allowed to import" in done.stdout
 
 
 def test_commands_may_import_attacks(copy: Path) -> None:
-    target = copy / "dpfedvis/commands/calibrate.py"
+    target = copy / "dpfedvis/cli/calibrate.py"
     target.write_text(target.read_text() + "\nimport attacks\n")
     assert _lint(copy).returncode == 0
 

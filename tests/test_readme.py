@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpfedvis.cli import parser
+from dpfedvis.cli.main import parser
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

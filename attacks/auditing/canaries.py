@@ -14,9 +14,9 @@ import numpy as np
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from dpfedvis.kernels import Array, Kernel
 from dpfedvis.mechanisms import InputPerturbation, MeanEmbedding, Mechanism
-from dpfedvis.random_features import RandomFeatures
+from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.numerics.random_features import RandomFeatures
 
 _TRIANGLE = 2 * math.pi * np.arange(3) / 3 + 0.5
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from accounting.rounding import rounded_down
 from attacks.auditing.result import AuditResult
-from dpfedvis.reporting.rounding import rounded_down
 
 _IN, _OUT, _CLAIM = "#b2182b", "#2166ac", "#4d4d4d"
 

@@ -26,11 +26,11 @@ from attacks.auditing.games import audit_games
 from attacks.auditing.result import AuditResult
 from attacks.auditing.uploads import scores_of
 from dpfedvis.federation import Door, Federation, Streams
-from dpfedvis.kernels import Array, Kernel
-from dpfedvis.mechanisms import Local, Mechanism, Message, Step
-from dpfedvis.optimisers import Optimiser
-from dpfedvis.plan import HOME, plan_run, terms_of_clients
-from dpfedvis.setting import Setting
+from dpfedvis.federation.noise_plan import HOME, plan_run, terms_of_clients
+from dpfedvis.mechanisms import Mechanism, Message, PreparedRecords, Step
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.numerics.optimisers import Optimiser
 
 Progress = Callable[[int, int], None]
 Places = NDArray[np.int64]
@@ -61,17 +61,17 @@ class CanaryUpload:
         """As the inner mechanism."""
         return self.inner.uploads(rounds)
 
-    def shape(self, setting: Setting) -> tuple[int, ...]:
+    def shape(self, public: PublicParameters) -> tuple[int, ...]:
         """As the inner mechanism."""
-        return self.inner.shape(setting)
+        return self.inner.shape(public)
 
-    def sensitivity(self, setting: Setting, records: float) -> float | None:
+    def sensitivity(self, public: PublicParameters, records: float) -> float | None:
         """As the inner mechanism states it."""
-        return self.inner.sensitivity(setting, records)
+        return self.inner.sensitivity(public, records)
 
-    def records(self, signs: Array, coordinates: Places, setting: Setting) -> Array:
+    def records(self, signs: Array, coordinates: Places, public: PublicParameters) -> Array:
         """Return the records of one client, shape (canaries, m)."""
-        records = np.zeros((len(signs), setting.features), dtype=np.float32)
+        records = np.zeros((len(signs), public.features), dtype=np.float32)
         records[:, 0], records[:, 1] = signs, coordinates
         return records
 
@@ -79,14 +79,16 @@ class CanaryUpload:
         """Leave the records as they are: they are signs and places."""
         return records
 
-    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
         """Place the canaries."""
-        values = np.zeros(math.prod(self.shape(setting)), dtype=Y.dtype)
-        delta = checks.positive("sensitivity", self.sensitivity(setting, local.denominator) or 0.0)
+        values = np.zeros(math.prod(self.shape(public)), dtype=Y.dtype)
+        delta = checks.positive("sensitivity", self.sensitivity(public, local.denominator) or 0.0)
         values[local.records[:, 1].astype(np.int64)] = Y.flat[0] * delta / 2 * local.records[:, 0]
-        return Message(values.reshape(self.shape(setting)))
+        return Message(values.reshape(self.shape(public)))
 
-    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
         """Turn the sign over."""
         return Step(-Y)
 
@@ -98,21 +100,23 @@ class CanaryAtHome(CanaryUpload):
     each, in its place.
     """
 
-    def records(self, signs: Array, coordinates: Places, setting: Setting) -> Array:
+    def records(self, signs: Array, coordinates: Places, public: PublicParameters) -> Array:
         """Return the records of one client, shape (canaries, m)."""
-        records = np.zeros((len(signs), setting.features), dtype=np.float32)
-        records[:, 0] = signs * (self.sensitivity(setting, len(signs)) or 0.0) / 2
+        records = np.zeros((len(signs), public.features), dtype=np.float32)
+        records[:, 0] = signs * (self.sensitivity(public, len(signs)) or 0.0) / 2
         return records
 
     def prepare(self, records: Array) -> Array:
         """Clip as the inner mechanism does."""
         return self.inner.prepare(records)
 
-    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
         """Show the first feature of each perturbed record."""
-        values = np.zeros(math.prod(self.shape(setting)), dtype=Y.dtype)
+        values = np.zeros(math.prod(self.shape(public)), dtype=Y.dtype)
         values[: len(local.records)] = local.records[:, 0]
-        return Message(values.reshape(self.shape(setting)))
+        return Message(values.reshape(self.shape(public)))
 
 
 class _Tally:
@@ -210,8 +214,8 @@ class NoiseAudit:
         # Noise that is added once is seen once: later uploads would repeat it.
         rounds = 1 if at_home else canary.uploads(self.rounds)
         shared = mechanism.trust != "local"
-        setting = self._setting(shared=shared)
-        places = self._places(math.prod(canary.shape(setting)), shared=shared)
+        public = self._setting(shared=shared)
+        places = self._places(math.prod(canary.shape(public)), shared=shared)
         tossed = np.random.default_rng([self.seed, _COINS]).random(self.canaries) < 0.5
         signs = np.split(np.where(tossed, 1.0, -1.0), np.cumsum([len(each) for each in places])[:-1])
         names = [f"client-{index}" for index in range(self.clients)]
@@ -221,13 +225,13 @@ class NoiseAudit:
         tally = _Tally(ledger, dict(zip(names, places, strict=True)))
         plan = plan_run(budget, canary, self.rounds, None, self.noise, {})
         weights = [size / self.canaries for size in sizes]
-        terms = terms_of_clients(plan, canary, setting, names, sizes, weights)
-        records = [canary.records(ours, where, setting) for ours, where in zip(signs, places, strict=True)]
+        terms = terms_of_clients(plan, canary, public, names, sizes, weights)
+        records = [canary.records(ours, where, public) for ours, where in zip(signs, places, strict=True)]
         streams = Streams(self.seed) if self.streams is None else self.streams
-        federation = Federation(records, terms, canary, setting, Door(ledger, tally), streams, self.noise)
+        federation = Federation(records, terms, canary, public, Door(ledger, tally), streams, self.noise)
         try:
             for number in range(1, rounds + 1):
-                Y = np.full((setting.landmarks, setting.features), _sign(number), dtype=np.float32)
+                Y = np.full((public.landmarks, public.features), _sign(number), dtype=np.float32)
                 federation.average(Y, number)
                 if self.progress is not None:
                     self.progress(number, rounds)
@@ -246,16 +250,16 @@ class NoiseAudit:
                 "every upload that passed the door; a canary is a vector of the stated sensitivity in a coordinate of "
                 "its own, with a sign that alternates between rounds."
             ),
-            facts=self._facts(mechanism, rounds, setting, canary),
+            facts=self._facts(mechanism, rounds, public, canary),
         )
 
-    def _setting(self, *, shared: bool) -> Setting:
+    def _setting(self, *, shared: bool) -> PublicParameters:
         kernel = Kernel.gaussian(self.gamma)
         each = self.canaries if shared else math.ceil(self.canaries / self.clients)
         features = max(2, math.ceil(each / self.landmarks)) if self.features is None else self.features
-        setting = Setting(kernel, self.landmarks, features, self.rounds, self.local_steps, step_size=1.0)
-        return Setting(
-            kernel, self.landmarks, features, self.rounds, self.local_steps, step_size=1 / setting.smoothness
+        public = PublicParameters(kernel, self.landmarks, features, self.rounds, self.local_steps, step_size=1.0)
+        return PublicParameters(
+            kernel, self.landmarks, features, self.rounds, self.local_steps, step_size=1 / public.smoothness
         )
 
     def _places(self, size: int, *, shared: bool) -> list[Places]:
@@ -269,7 +273,7 @@ class NoiseAudit:
         return dealt if shared else [each - each[0] for each in dealt]
 
     def _facts(
-        self, mechanism: Mechanism, rounds: int, setting: Setting, canary: CanaryUpload
+        self, mechanism: Mechanism, rounds: int, public: PublicParameters, canary: CanaryUpload
     ) -> dict[str, str | int | float]:
         return {
             "level": "noise",
@@ -278,7 +282,7 @@ class NoiseAudit:
             "noise": self.noise,
             "rounds": rounds,
             "clients": self.clients,
-            "coordinates": math.prod(canary.shape(setting)),
+            "coordinates": math.prod(canary.shape(public)),
             "seed": self.seed,
         }
 

@@ -26,9 +26,9 @@ from attacks.auditing.played import Played, WatchedRun
 from attacks.auditing.result import AuditResult
 from attacks.auditing.uploads import Watcher
 from dpfedvis import FedTSNE
-from dpfedvis.billboard import ByWeights, Learner
-from dpfedvis.callbacks import KeepLandmarks
 from dpfedvis.data import FederatedData
+from dpfedvis.federation.callbacks import KeepLandmarks
+from dpfedvis.federation.private_map import ByWeights, Learner
 from dpfedvis.mechanisms import Mechanism
 
 _RUNS = 0x52554E53  # keeps the seeds of many runs apart from the seed they come from
@@ -58,7 +58,7 @@ class PipelineAudit:
     scale, density : bool
         Whether a scale histogram and counts on the grid are released. Without the first a bound on norms is public.
     shares : mapping of str to float, optional
-        As in `dpfedvis.billboard.Shares`.
+        As in `dpfedvis.federation.private_map.Shares`.
     noise : {"seeded", "system", "discrete"}
     seed : int
     confidence : float
@@ -157,7 +157,7 @@ class PipelineAudit:
             random_state=seed,
             n_jobs=1,
             feddl={"noise": self.noise},
-            billboard={
+            private_map={
                 "anchors": _ANCHORS,
                 "placement": _PLACEMENT,
                 "density": self.density,
@@ -166,13 +166,13 @@ class PipelineAudit:
             tsne=_BRIEF,
         )
         estimator.watch(witness=watcher, callbacks=[kept]).fit(fed)
-        setting = Learner(budget=budget, mechanism=mechanism, seed=seed).setting(self.features)
+        public = Learner(budget=budget, mechanism=mechanism, seed=seed).public_for(self.features)
         coins = {client.name: bool(coin) for client, coin in zip(fed.clients, tossed, strict=True)}
         names = list(coins)
         model = PipelineModel(
             pairs,
             names,
-            stages(estimator, mechanism, watcher.seen, setting, kept.kept, _PLACEMENT),
+            stages(estimator, mechanism, watcher.seen, public, kept.kept, _PLACEMENT),
             known={name: coins[name] for name in names[hosts:]},
             weight=1.0 if mechanism.trust == "local" else 1 / clients,
         )

@@ -12,13 +12,13 @@ import numpy as np
 from accounting import Event, GaussianRelease
 from attacks.auditing.uploads import Prediction, Watched
 from dpfedvis import FedTSNE
-from dpfedvis.billboard import Placement
-from dpfedvis.billboard.density import GridCounts
-from dpfedvis.billboard.subspace import SecondMoments
-from dpfedvis.kernels import Array
-from dpfedvis.mechanisms import Local, Mechanism
-from dpfedvis.scale import Moments, ScaleHistogram
-from dpfedvis.setting import Setting
+from dpfedvis.federation.private_map import Placement
+from dpfedvis.federation.private_map.density import GridCounts
+from dpfedvis.federation.private_map.subspace import SecondMoments
+from dpfedvis.mechanisms import Mechanism, PreparedRecords
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
+from dpfedvis.numerics.kernels import Array
 
 _PAIRS = 0x50414952  # keeps canaries apart from every noise stream of the same seed
 _NO_NOISE = 1e-6  # stands in for no noise at all, as a part of what is stated
@@ -86,7 +86,7 @@ class Stage:
     Parameters
     ----------
     mechanism : Mechanism
-    setting : Setting
+    public : PublicParameters
     records : callable
         From the client's records to what it passes to the mechanism.
     sent : mapping of int to array
@@ -94,29 +94,29 @@ class Stage:
     """
 
     mechanism: Mechanism
-    setting: Setting
+    public: PublicParameters
     records: Callable[[Array], Array]
     sent: Mapping[int, Array]
 
     def upload(self, records: Array, round: int) -> Array:
         """Return what a client with these records uploads, without noise."""
-        local = Local.of(self.mechanism.prepare(self.records(records)), float(len(records)))
+        local = PreparedRecords.of(self.mechanism.prepare(self.records(records)), float(len(records)))
         # What a stage shuffles are pairs of records, of which all but the canary are equal: any order will do.
-        return self.mechanism.message(local, self.sent[round], self.setting, np.random.default_rng(0)).values
+        return self.mechanism.message(local, self.sent[round], self.public, np.random.default_rng(0)).values
 
 
 def stages(
     estimator: FedTSNE,
     mechanism: Mechanism,
     seen: Sequence[Watched],
-    setting: Setting,
+    public: PublicParameters,
     trajectory: Mapping[int, Array],
     placement: Placement,
 ) -> dict[str, Stage]:
     """Work out each stage from public quantities: uploads, subspace, landmarks, map and grid.
 
-    τ, the centre and C follow from averages as the server computes them (`dpfedvis.billboard.Learner`). An adversary
-    who got one of them wrong would certify less, never more.
+    τ, the centre and C follow from averages as the server computes them (`dpfedvis.federation.private_map.Learner`).
+    An adversary who got one of them wrong would certify less, never more.
 
     Parameters
     ----------
@@ -125,14 +125,14 @@ def stages(
     mechanism : Mechanism
         For the landmarks.
     seen : sequence of Watched
-    setting : Setting
+    public : PublicParameters
         Of single releases.
     trajectory : mapping of int to array of shape (n_y, d)
         Y after each round.
     placement : Placement
         How clients place their records.
     """
-    features, board, feddl = setting.features, estimator.board_, estimator.feddl_
+    features, published, feddl = public.features, estimator.published_map_, estimator.feddl_
     histogram, tau = ScaleHistogram(), estimator.tau_x
     if tau is None:
         counts, noise = _averaged(seen, histogram.what)
@@ -140,20 +140,20 @@ def stages(
     moments = Moments(tau_x=tau)
     means, noise = _averaged(seen, moments.what)
     clip = math.sqrt(moments.mean_squared_distance(means, noise**2) / 2)
-    second = SecondMoments(centre=board.subspace.centre, clip=clip)
+    second = SecondMoments(centre=published.subspace.centre, clip=clip)
     once = {0: np.zeros((1, features))}
     before = {number + 1: Y for number, Y in {0: feddl.start, **trajectory}.items()}
     first: tuple[Mechanism, ...] = (moments, second) if estimator.tau_x is not None else (histogram, moments, second)
-    found = {each.what: Stage(each, setting, _as_they_are, once) for each in first}
-    found[mechanism.what] = Stage(mechanism, feddl.setting, board.subspace.coordinates, before)
+    found = {each.what: Stage(each, public, _as_they_are, once) for each in first}
+    found[mechanism.what] = Stage(mechanism, feddl.public, published.subspace.coordinates, before)
     if estimator.density_ is not None:
         grid = estimator.density_.grid
 
         def cells(records: Array) -> Array:
-            return grid.cell(placement(board, records))[:, None].astype(np.float64)
+            return grid.cell(placement(published, records))[:, None].astype(np.float64)
 
         counted = GridCounts(cells=grid.cells**2)
-        found[counted.what] = Stage(counted, setting, cells, once)
+        found[counted.what] = Stage(counted, public, cells, once)
     return found
 
 

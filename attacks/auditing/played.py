@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from accounting import GaussianRelease
+from accounting.audit_summary import Audited, Rate
 from accounting.errors import InvalidParameter
+from accounting.statement import Statement
 from attacks.auditing.claims import Claim
 from attacks.auditing.pipeline_model import PipelineModel, noise_seen, restated
 from attacks.auditing.result import AuditResult
@@ -19,8 +21,6 @@ from attacks.membership import Game
 from attacks.membership_games import StrongGames, judge
 from attacks.roc import Limit
 from dpfedvis import FedTSNE
-from dpfedvis.reporting.audited import Audited, Rate
-from dpfedvis.reporting.statement import Statement
 
 _ROUNDING = 1e-5  # of float32 uploads
 WHOLE = Game(

@@ -21,13 +21,13 @@ from attacks.auditing.claims import Claim
 from attacks.auditing.noise import Progress
 from attacks.auditing.result import AuditResult
 from attacks.auditing.uploads import Prediction, Seen, Watched, Watcher, audit_uploads
-from dpfedvis.callbacks import KeepLandmarks
 from dpfedvis.data import FederatedData
-from dpfedvis.feddl import FedDL, FedDLResult
-from dpfedvis.kernels import Array
-from dpfedvis.mechanisms import HeuristicNoise, Local, Mechanism, NoPerturbation, PublishedFedDL
-from dpfedvis.plan import HOME
-from dpfedvis.trace import Round
+from dpfedvis.federation.callbacks import KeepLandmarks
+from dpfedvis.federation.feddl import FedDL, FedDLResult
+from dpfedvis.federation.noise_plan import HOME
+from dpfedvis.federation.round_log import Round
+from dpfedvis.mechanisms import HeuristicNoise, Mechanism, NoPerturbation, PreparedRecords, PublishedFedDL
+from dpfedvis.numerics.kernels import Array
 
 _COINS = 0x52454331  # keeps the coins apart from every noise stream of the same seed
 _AT_LEAST = 20
@@ -191,7 +191,7 @@ class Model:
     def __init__(
         self, mechanism: Mechanism, scene: Scene, result: FedDLResult, trajectory: Mapping[int, Array]
     ) -> None:
-        self._mechanism, self._scene, self._setting = mechanism, scene, result.setting
+        self._mechanism, self._scene, self._setting = mechanism, scene, result.public
         self._exact, self._beta = _without_noise(mechanism)
         self._trajectory = trajectory
         self._terms = {client.terms.name: client.terms for client in result.clients}
@@ -213,7 +213,7 @@ class Model:
             return canary
         terms = self._terms[event.client]
         Y = self._trajectory[(event.round or 1) - 1]
-        local = Local.of(records, terms.denominator)
+        local = PreparedRecords.of(records, terms.denominator)
         # The exact parts draw nothing; a batch of all records is the same in any order.
         values = self._exact.message(local, Y, self._setting, np.random.default_rng(0)).values
         return values if event.trust == "local" else terms.weight * values

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.rounding import rounded_down, rounded_up
 from attacks.auditing.claims import Claim
-from dpfedvis.reporting.rounding import rounded_down, rounded_up
 
 Verdict = Literal["consistent", "suspect", "violated", "no claim"]
 Scores = NDArray[np.float64]

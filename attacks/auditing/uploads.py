@@ -1,6 +1,7 @@
 """Scores from what passed the door: likelihood ratios over all uploads of a client, of one stage or of many.
 
-Works on anything that has events and values: what a `Watcher` saw, or the uploads of a `dpfedvis.recording.Recording`.
+Works on anything that has events and values: what a `Watcher` saw, or the uploads of a
+`dpfedvis.runs.upload_reader.Recording`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from accounting.errors import InvalidParameter
 from attacks.auditing.claims import Claim
 from attacks.auditing.games import audit_games
 from attacks.auditing.result import AuditResult
-from dpfedvis.kernels import Array
+from dpfedvis.numerics.kernels import Array
 
 _EXACT = 1e-6  # stands in for no noise at all, as a share of the distance between the two hypotheses
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from dpfedvis.distances import GramDistances
-from dpfedvis.kernels import Array
-from dpfedvis.neighbors import nearest
+from dpfedvis.numerics.distances import GramDistances
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.neighbors import nearest
 
 KS = (1, 10, 50)
 

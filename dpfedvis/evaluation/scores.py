@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from accounting.errors import InvalidParameter
 from dpfedvis.data import FederatedData
-from dpfedvis.distances import CUTOFF, nystrom_factor
-from dpfedvis.estimators import FederatedEstimator
+from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.evaluation.metrics import (
     KS,
     class_accuracies,
@@ -36,8 +35,9 @@ from dpfedvis.evaluation.metrics import (
     true_neighbors,
     trust_and_continuity,
 )
-from dpfedvis.kernels import Array, Kernel, kernel_matrix
-from dpfedvis.mmd import mmd2
+from dpfedvis.numerics.distances import CUTOFF, nystrom_factor
+from dpfedvis.numerics.kernels import Array, Kernel, kernel_matrix
+from dpfedvis.numerics.mmd import mmd2
 
 Scores = dict[str, float]
 
@@ -81,7 +81,7 @@ def scores_of(
         scores |= map_table(fed, embedding, seed=seed, neighbors=neighbors)
     elif labels is not None and _classes(y) > 1:
         scores |= cluster_scores(_labels(y), labels)
-    return scores | landmark_table(X, estimator.landmarks_, estimator.feddl_.setting.kernel, seed=seed)
+    return scores | landmark_table(X, estimator.landmarks_, estimator.feddl_.public.kernel, seed=seed)
 
 
 def map_table(
@@ -163,7 +163,7 @@ def certificate_per_record(X: Array, landmarks: Array, kernel: Kernel) -> float:
     """Return tr(K − C W⁺ Cᵀ)/n: the trace certificate of the Nyström estimate, per record, from 0 to 1.
 
     It is the mean of E_ii = 1 − ‖F_i‖², what the landmarks leave unexplained of a record, and n times it bounds the
-    error of the estimated kernel matrix in the spectral and the Frobenius norm (`dpfedvis.evaluation.bounds`). It is
+    error of the estimated kernel matrix in the spectral and the Frobenius norm (`dpfedvis.evaluation.theory`). It is
     computed from the *exact* rows of all records, so that runs compare by their landmarks whatever they release: a
     server has it only where it sees exact rows. Rounding, which `kernel_certificate` allows for, is left out.
     """

@@ -3,19 +3,20 @@
 from dpfedvis.federation.client import NOISE_SOURCES, Client, Terms
 from dpfedvis.federation.door import BadUpload, Door, ReleasedTwice, Upload, Witness
 from dpfedvis.federation.federation import ClientFailed, Federation, Policy, Workers
-from dpfedvis.federation.outbox import CheckpointDamaged, Outbox
+from dpfedvis.federation.outbox import Outbox
 from dpfedvis.federation.pool import Failure, Pool
-from dpfedvis.federation.streams import Streams
+from dpfedvis.numerics.files import FileDamaged
+from dpfedvis.numerics.random_streams import Streams
 
 __all__ = [
     "NOISE_SOURCES",
     "BadUpload",
-    "CheckpointDamaged",
     "Client",
     "ClientFailed",
     "Door",
     "Failure",
     "Federation",
+    "FileDamaged",
     "Outbox",
     "Policy",
     "Pool",

@@ -20,12 +20,12 @@ from accounting import (
     checks,
 )
 from dpfedvis.federation.door import Upload
-from dpfedvis.federation.streams import Streams
-from dpfedvis.kernels import Array
-from dpfedvis.mechanisms import Local, Mechanism
-from dpfedvis.projections import clip_norms
-from dpfedvis.rows import Rows
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms import Mechanism, PreparedRecords
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.rows import Rows
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.projections import clip_norms
+from dpfedvis.numerics.random_streams import Streams
 
 # Far above any record, and small enough that its square is a float32.
 LARGEST_NORM = 1e15
@@ -67,7 +67,7 @@ class Client:
     records : array of shape (n_p, m)
     terms : Terms
     mechanism : Mechanism
-    setting : Setting
+    public : PublicParameters
     streams : Streams
         Shared seed; the client uses its own streams only.
     noise : {"seeded", "system", "discrete"}
@@ -80,12 +80,12 @@ class Client:
         records: Array,
         terms: Terms,
         mechanism: Mechanism,
-        setting: Setting,
+        public: PublicParameters,
         streams: Streams,
         noise: str,
         perturbed: Array | None = None,
     ) -> None:
-        self.terms, self.mechanism, self.setting = terms, mechanism, setting
+        self.terms, self.mechanism, self.public = terms, mechanism, public
         # One absurd value must not stop a client: that alone would tell that it is there. The bound is public.
         records = clip_norms(records, LARGEST_NORM)
         self._records = records
@@ -93,7 +93,7 @@ class Client:
         prepared = mechanism.prepare(records) if perturbed is None else perturbed
         if mechanism.protection == "home" and perturbed is None:
             prepared = self._noisy(prepared, self._protected_event, 0)
-        self._local = Local.of(prepared, terms.denominator)
+        self._local = PreparedRecords.of(prepared, terms.denominator)
 
     @property
     def home(self) -> Upload:
@@ -112,18 +112,18 @@ class Client:
         -------
         Upload
         """
-        index, rate, local = self.terms.index, self.setting.sampling_rate, self._local
+        index, rate, local = self.terms.index, self.public.sampling_rate, self._local
         if rate is not None:
             local = local.sample(rate, self._sampler(round))
         generator = self._streams.generator("message", self.mechanism.what, index, round)
-        message = self.mechanism.message(local, Y, self.setting, generator)
+        message = self.mechanism.message(local, Y, self.public, generator)
         if self.mechanism.protection == "upload":
             return self._protected(message.values, round)
         place = {"round": round, "stage": self.mechanism.stage, "trust": self.mechanism.trust}
         common = {**self._facts(self.mechanism.what), **place}
         if self.mechanism.protection == "home":
             return Upload(message.values, PostProcessing(**common, of=self._protected_event.what))
-        delta = self.mechanism.sensitivity(self.setting, self.terms.denominator)
+        delta = self.mechanism.sensitivity(self.public, self.terms.denominator)
         priced = message.nominal_sigma is not None
         event = Unprotected(
             **common,
@@ -156,12 +156,12 @@ class Client:
         return Upload(rows.of(self._records, Y), Unprotected(**self._facts(rows.what), stage="release", why=why))
 
     def _facts(self, what: str) -> dict[str, Any]:
-        return {"what": what, "client": self.terms.name, "adjacency": self.setting.adjacency}
+        return {"what": what, "client": self.terms.name, "adjacency": self.public.adjacency}
 
     def _protected(self, values: Array, round: int) -> Upload:
         """Add the noise that the trust model asks of the client; under other models than `local`, weigh first."""
         event = replace(self._protected_event, round=round)
-        Upload(values, event).check(self.mechanism.shape(self.setting))
+        Upload(values, event).check(self.mechanism.shape(self.public))
         if self.mechanism.trust == "local":
             return Upload(self._noisy(values, event, round), event)
         weighted = (self.terms.weight * values).astype(values.dtype, copy=False)

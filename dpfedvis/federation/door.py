@@ -16,7 +16,7 @@ import numpy as np
 
 from accounting import Event, Ledger
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.kernels import Array
+from dpfedvis.numerics.kernels import Array
 
 
 class BadUpload(DpfedvisError):
@@ -55,7 +55,7 @@ class Upload:
 
     values: Array
     event: Event
-    again: bool = False
+    resent: bool = False
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise `BadUpload` unless the array is finite float32 or float64 of this shape."""
@@ -110,9 +110,9 @@ class Door:
         By itself it is for what stays at home but shapes what leaves later.
         """
         known: Counter[str] = Counter()
-        if any(upload.again for upload in uploads):
+        if any(upload.resent for upload in uploads):
             known.update(event.to_json() for event in self.ledger.events())
-        new = [u.event for u in uploads if not (u.again and known[u.event.to_json()])]
+        new = [u.event for u in uploads if not (u.resent and known[u.event.to_json()])]
         if self._once:
             self._refuse_twice(new)
         if new:

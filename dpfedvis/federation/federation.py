@@ -14,10 +14,10 @@ from dpfedvis.federation.client import Client, Terms, noise_source
 from dpfedvis.federation.door import BadUpload, Door, Upload
 from dpfedvis.federation.outbox import Outbox
 from dpfedvis.federation.pool import BACKENDS, Failure, Pool
-from dpfedvis.federation.streams import Streams
-from dpfedvis.kernels import Array
 from dpfedvis.mechanisms import Mechanism
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.random_streams import Streams
 
 Policy = Literal["fail", "continue"]
 
@@ -46,7 +46,7 @@ class Federation:
     records : sequence of arrays of shape (n_p, m)
     terms : sequence of Terms
     mechanism : Mechanism
-    setting : Setting
+    public : PublicParameters
     door : Door
     streams : Streams
     noise : str
@@ -64,7 +64,7 @@ class Federation:
         records: Sequence[Array],
         terms: Sequence[Terms],
         mechanism: Mechanism,
-        setting: Setting,
+        public: PublicParameters,
         door: Door,
         streams: Streams,
         noise: str,
@@ -73,7 +73,7 @@ class Federation:
         outbox: Outbox | None = None,
     ) -> None:
         self.failures: list[Failure] = []
-        self._terms, self._mechanism, self._setting = list(terms), mechanism, setting
+        self._terms, self._mechanism, self._setting = list(terms), mechanism, public
         self._door, self._streams, self._noise, self._outbox = door, streams, noise, outbox
         self._policy = checks.one_of("policy", policy, ("fail", "continue"))
         self._weights = {term.name: term.weight for term in terms}
@@ -91,7 +91,7 @@ class Federation:
             for own, term, known in zip(records, self._terms, perturbed or [None] * len(self._terms), strict=True)
         ]
         if at_home:
-            home = [replace(client.home, again=kept is not None) for client in clients]
+            home = [replace(client.home, resent=kept is not None) for client in clients]
             if self._outbox is not None and kept is None:
                 self._outbox.keep("home", 0, home)
             self._door.account(home)
@@ -126,7 +126,7 @@ class Federation:
         def make() -> list[Upload]:
             return self._usable(self._pool.uploads(Y, round), round)
 
-        return make() if self._outbox is None else self._outbox.once(self._mechanism.what, round, make)
+        return make() if self._outbox is None else self._outbox.get_or_create(self._mechanism.what, round, make)
 
     def _usable(self, answers: Sequence[Upload | Failure | None], round: int) -> list[Upload]:
         shape = self._mechanism.shape(self._setting)

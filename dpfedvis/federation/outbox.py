@@ -8,24 +8,16 @@ noise source.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.errors import AccountingError
 from accounting.events import from_dict
-from dpfedvis.errors import DpfedvisError
 from dpfedvis.federation.door import Upload
-
-
-class CheckpointDamaged(DpfedvisError):
-    """A file of an interrupted run that cannot be read. Making it anew could spend twice, so that nobody does."""
+from dpfedvis.numerics.files import FileDamaged, read_arrays, write_arrays
 
 
 class Outbox:
@@ -41,11 +33,11 @@ class Outbox:
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
 
-    def once(self, what: str, round: int, make: Callable[[], list[Upload]]) -> list[Upload]:
+    def get_or_create(self, what: str, round: int, make: Callable[[], list[Upload]]) -> list[Upload]:
         """Return the uploads of a round: those kept here, to be sent again, or else new ones, kept from now on."""
         kept = self.find(what, round)
         if kept is not None:
-            return [replace(upload, again=True) for upload in kept]
+            return [replace(upload, resent=True) for upload in kept]
         made = make()
         self.keep(what, round, made)
         return made
@@ -69,30 +61,10 @@ class Outbox:
             events = [from_dict(event) for event in json.loads(str(stored["events"]))]
             return [Upload(stored[f"values_{i}"], event) for i, event in enumerate(events)]
         except (KeyError, TypeError, ValueError, AccountingError) as error:
-            raise CheckpointDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
+            raise FileDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
     def _path(self, what: str, round: int) -> Path:
         return self._folder / f"{_slug(what)}-{round:06d}.npz"
-
-
-def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write an NPZ file so that it is there whole or not at all, and on disk when this returns."""
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("wb") as file:
-        # numpy has a flag among its keywords, of another type than arrays.
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read all of an NPZ file; `CheckpointDamaged` if it is not whole."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            return dict(stored)
-    except (OSError, EOFError, BadZipFile, TypeError, ValueError) as error:
-        raise CheckpointDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
 
 def _slug(what: str) -> str:

@@ -14,7 +14,7 @@ from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.federation.client import Client
 from dpfedvis.federation.door import BadUpload, Upload
-from dpfedvis.kernels import Array
+from dpfedvis.numerics.kernels import Array
 
 BACKENDS = ("threads", "processes")
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from dpfedvis.mechanisms.base import BaseMechanism, Local, Mechanism, Message, Step
+from dpfedvis.mechanisms.base import BaseMechanism, Mechanism, Message, PreparedRecords, Step
 from dpfedvis.mechanisms.clipped import ClippedGradientPerturbation
-from dpfedvis.mechanisms.gradient import GradientPerturbation
-from dpfedvis.mechanisms.gradients import GradientUpload
-from dpfedvis.mechanisms.heuristic import HeuristicNoise
+from dpfedvis.mechanisms.gradient import GradientPerturbation, GradientUpload
 from dpfedvis.mechanisms.input import InputPerturbation
 from dpfedvis.mechanisms.k_means import KMeans
-from dpfedvis.mechanisms.local_steps import LocalSteps
 from dpfedvis.mechanisms.mean_embedding import MeanEmbedding
-from dpfedvis.mechanisms.none import NoPerturbation
 from dpfedvis.mechanisms.published import PublishedFedDL
-from dpfedvis.mechanisms.variable import VariablePerturbation
-from dpfedvis.mechanisms.variables import VariableUpload
+from dpfedvis.mechanisms.unprotected import HeuristicNoise, LocalSteps, NoPerturbation
+from dpfedvis.mechanisms.variable import VariablePerturbation, VariableUpload
 
 MECHANISMS: dict[str, type[Mechanism]] = {
     "none": NoPerturbation,
@@ -50,12 +46,12 @@ __all__ = [
     "HeuristicNoise",
     "InputPerturbation",
     "KMeans",
-    "Local",
     "LocalSteps",
     "MeanEmbedding",
     "Mechanism",
     "Message",
     "NoPerturbation",
+    "PreparedRecords",
     "PublishedFedDL",
     "Step",
     "VariablePerturbation",

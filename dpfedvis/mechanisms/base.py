@@ -14,16 +14,16 @@ import numpy as np
 
 from accounting import checks
 from accounting.events import TRUSTS, Stage, Trust
-from dpfedvis.kernels import Array, Workspace, squared_norms
-from dpfedvis.optimisers import Optimiser
-from dpfedvis.projections import Everywhere, Projection
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array, Workspace, squared_norms
+from dpfedvis.numerics.optimisers import Optimiser
+from dpfedvis.numerics.projections import Everywhere, Projection
 
 Protection = Literal["upload", "home", "none"]
 
 
 @dataclass(frozen=True)
-class Local:
+class PreparedRecords:
     """Records at a client, ready for use: prepared by the mechanism, and sampled if the round samples.
 
     Parameters
@@ -42,11 +42,11 @@ class Local:
     squared_norms: Array
 
     @classmethod
-    def of(cls, records: Array, denominator: float) -> Local:
+    def of(cls, records: Array, denominator: float) -> PreparedRecords:
         """Return records with their norms and fresh memory."""
         return cls(records, denominator, Workspace(), squared_norms(records, "records"))
 
-    def sample(self, rate: float, generator: np.random.Generator) -> Local:
+    def sample(self, rate: float, generator: np.random.Generator) -> PreparedRecords:
         """Return a Poisson sample: each record with probability `rate`; the denominator stays as it is."""
         chosen = generator.random(len(self.records)) < rate
         return replace(self, records=self.records[chosen], squared_norms=self.squared_norms[chosen])
@@ -130,19 +130,21 @@ class Mechanism(Protocol):
     def uploads(self, rounds: int) -> int:
         """How many uploads a client makes in a run of so many rounds."""
 
-    def shape(self, setting: Setting) -> tuple[int, ...]:
+    def shape(self, public: PublicParameters) -> tuple[int, ...]:
         """Shape of one upload."""
 
-    def sensitivity(self, setting: Setting, records: float) -> float | None:
+    def sensitivity(self, public: PublicParameters, records: float) -> float | None:
         """L2 sensitivity of what is protected, for a client with this denominator; None without protection."""
 
     def prepare(self, records: Array) -> Array:
         """Clip the records at home, to public bounds."""
 
-    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
         """Compute the upload from prepared records and the server's Y."""
 
-    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
         """Server side: the next Y from the weighted average of the uploads."""
 
 
@@ -170,9 +172,9 @@ class BaseMechanism:
         """One in each round."""
         return rounds
 
-    def shape(self, setting: Setting) -> tuple[int, ...]:
+    def shape(self, public: PublicParameters) -> tuple[int, ...]:
         """The shape (n_y, m) of Y."""
-        return setting.landmarks, setting.features
+        return public.landmarks, public.features
 
     def prepare(self, records: Array) -> Array:
         """Leave the records as they are."""

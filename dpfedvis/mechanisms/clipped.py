@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from accounting import checks, sensitivity
-from dpfedvis.kernels import Array
-from dpfedvis.mechanisms.base import Local, Message
-from dpfedvis.mechanisms.gradients import GradientUpload
-from dpfedvis.mmd import clipped_data_gradient, max_clip
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.base import Message, PreparedRecords
+from dpfedvis.mechanisms.gradient import GradientUpload
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.mmd import clipped_data_gradient, max_clip
 
 
 @dataclass(frozen=True)
@@ -33,29 +33,31 @@ class ClippedGradientPerturbation(GradientUpload):
         super().__post_init__()
         checks.rate("clip", self.clip)
 
-    def sensitivity(self, setting: Setting, records: float) -> float:
+    def sensitivity(self, public: PublicParameters, records: float) -> float:
         """Δ of the clipped gradient."""
         return sensitivity.clipped_gradient(
-            gamma=setting.kernel.gammas,
+            gamma=public.kernel.gammas,
             records=records,
-            landmarks=setting.landmarks,
-            clip=self._norm(setting),
-            adjacency=setting.adjacency,
+            landmarks=public.landmarks,
+            clip=self._norm(public),
+            adjacency=public.adjacency,
         )
 
-    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
         """Compute the clipped data gradient."""
         return Message(
             clipped_data_gradient(
                 local.records,
                 Y,
-                setting.kernel,
-                clip=self._norm(setting),
+                public.kernel,
+                clip=self._norm(public),
                 denominator=local.denominator,
                 squared_norms=local.squared_norms,
                 workspace=local.workspace,
             )
         )
 
-    def _norm(self, setting: Setting) -> float:
-        return self.clip * max_clip(setting.kernel, setting.landmarks)
+    def _norm(self, public: PublicParameters) -> float:
+        return self.clip * max_clip(public.kernel, public.landmarks)

@@ -5,13 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from accounting import checks, sensitivity
 from accounting.errors import InvalidParameter
 from accounting.sensitivity import Bound
-from dpfedvis.kernels import Array
-from dpfedvis.mechanisms.gradients import GradientUpload
-from dpfedvis.projections import Everywhere, Projection, SpectralBall, clip_norms
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Step
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.mmd import data_gradient, landmark_gradient
+from dpfedvis.numerics.optimisers import Optimiser
+from dpfedvis.numerics.projections import Everywhere, Projection, SpectralBall, clip_norms
+
+
+@dataclass(frozen=True)
+class GradientUpload(BaseMechanism):
+    """Upload of the data's part of ∇f_p(Y) (Eq. 9; Alg. 1 l. 11, "resp.").
+
+    The part in Y alone is known to the server, which adds it exactly, so that it carries no noise.
+    """
+
+    what: ClassVar[str] = "gradient"
+
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
+        """Compute the data's part of the gradient."""
+        return Message(
+            data_gradient(
+                local.records,
+                Y,
+                public.kernel,
+                denominator=local.denominator,
+                squared_norms=local.squared_norms,
+                workspace=local.workspace,
+            )
+        )
+
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+        """One step on the average gradient (Alg. 1 l. 14)."""
+        full = average + landmark_gradient(Y, public.kernel, estimator=public.estimator)
+        return Step((Y + optimiser.step(full)).astype(Y.dtype, copy=False), full)
 
 
 @dataclass(frozen=True)
@@ -58,14 +92,14 @@ class GradientPerturbation(GradientUpload):
         """Clip the records to τ_X, if there is one."""
         return records if self.tau_x is None else clip_norms(records, self.tau_x)
 
-    def sensitivity(self, setting: Setting, records: float) -> float:
+    def sensitivity(self, public: PublicParameters, records: float) -> float:
         """Δ of the gradient."""
         return sensitivity.gradient(
-            gamma=setting.kernel.gammas,
+            gamma=public.kernel.gammas,
             records=records,
-            landmarks=setting.landmarks,
+            landmarks=public.landmarks,
             bound=self.bound,
-            adjacency=setting.adjacency,
+            adjacency=public.adjacency,
             tau_x=self.tau_x,
             tau_y=self.tau_y,
             upsilon=self.upsilon,

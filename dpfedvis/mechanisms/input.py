@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from accounting import checks, sensitivity
 from accounting.errors import InvalidParameter
-from dpfedvis.kernels import Array
 from dpfedvis.mechanisms.base import Protection
-from dpfedvis.mechanisms.gradients import GradientUpload
-from dpfedvis.projections import clip_norms
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.gradient import GradientUpload
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.projections import clip_norms
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,6 @@ class InputPerturbation(GradientUpload):
         """Clip to τ_X."""
         return clip_norms(records, self.tau_x)
 
-    def sensitivity(self, setting: Setting, records: float) -> float:
+    def sensitivity(self, public: PublicParameters, records: float) -> float:
         """2τ_X: how far replacing a record moves the records."""
-        return sensitivity.input(tau_x=self.tau_x, adjacency=setting.adjacency)
+        return sensitivity.input(tau_x=self.tau_x, adjacency=public.adjacency)

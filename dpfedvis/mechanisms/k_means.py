@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from accounting import checks, sensitivity
-from dpfedvis.kernels import Array, block_rows, squared_distances
-from dpfedvis.mechanisms.base import BaseMechanism, Local, Message, Step
-from dpfedvis.optimisers import Optimiser
-from dpfedvis.projections import clip_norms
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Step
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array, block_rows, squared_distances
+from dpfedvis.numerics.optimisers import Optimiser
+from dpfedvis.numerics.projections import clip_norms
 
 # A landmark with less than this share of an equal part of the records is taken for empty: its count is mostly noise.
 EMPTY = 0.25
@@ -51,17 +51,19 @@ class KMeans(BaseMechanism):
         """`sweeps`, or all rounds where they are fewer."""
         return min(rounds, self.sweeps)
 
-    def shape(self, setting: Setting) -> tuple[int, ...]:
+    def shape(self, public: PublicParameters) -> tuple[int, ...]:
         """(n_y, m + 1): sums of offsets in units of R, and counts."""
-        return setting.landmarks, setting.features + 1
+        return public.landmarks, public.features + 1
 
-    def sensitivity(self, setting: Setting, records: float) -> float:
+    def sensitivity(self, public: PublicParameters, records: float) -> float:
         """2/n_p, or √2/n_p under add-remove."""
-        return sensitivity.cluster_sums(records=records, adjacency=setting.adjacency)
+        return sensitivity.cluster_sums(records=records, adjacency=public.adjacency)
 
-    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
         """Sum offsets and count, in blocks; one product with the 0-1 matrix of assignments does the summing."""
-        radius, total = self._radius(setting), np.zeros((len(Y), Y.shape[1] + 1))
+        radius, total = self._radius(public), np.zeros((len(Y), Y.shape[1] + 1))
         rows = block_rows(len(local.records), len(Y), Y.dtype.itemsize)
         for start in range(0, len(local.records), rows):
             X = local.records[start : start + rows]
@@ -73,26 +75,26 @@ class KMeans(BaseMechanism):
             total[:, -1] += assigned.sum(axis=1)
         return Message((total / local.denominator).astype(Y.dtype, copy=False))
 
-    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
         """Move each landmark to its mean, and an empty one beside the fullest, to share its records."""
-        radius, counts = self._radius(setting), average[:, -1]
+        radius, counts = self._radius(public), average[:, -1]
         least = EMPTY / len(Y)
         shares = np.maximum(counts, least)
         steps = average[:, :-1] / shares[:, None]
-        moves = clip_norms(steps * kept(steps, setting.noise / shares), 1.0) * radius
+        moves = clip_norms(steps * kept(steps, public.noise / shares), 1.0) * radius
         empty = np.flatnonzero(counts < least)
         moved = Y + moves
         moved[empty] = Y[empty]
         full = np.argsort(-counts, kind="stable")[: len(Y) - len(empty)]
         if len(full) and len(empty):
             # Public random directions: what matters is that two landmarks at one place do not stay there.
-            generator = np.random.default_rng([setting.public_seed, 0x6B6D])
+            generator = np.random.default_rng([public.public_seed, 0x6B6D])
             beside = generator.standard_normal((len(empty), Y.shape[1])) * (radius / (2 * math.sqrt(Y.shape[1])))
             moved[empty] = moved[full[np.arange(len(empty)) % len(full)]] + beside
         return Step(moved.astype(Y.dtype, copy=False))
 
-    def _radius(self, setting: Setting) -> float:
-        return self.reach / math.sqrt(2 * setting.kernel.mean_gamma)
+    def _radius(self, public: PublicParameters) -> float:
+        return self.reach / math.sqrt(2 * public.kernel.mean_gamma)
 
 
 def kept(steps: Array, noise: Array) -> Array:

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from accounting import checks, sensitivity
-from dpfedvis.kernels import Array
-from dpfedvis.mechanisms.base import BaseMechanism, Local, Message, Step
-from dpfedvis.optimisers import Adam, Optimiser
-from dpfedvis.random_features import RandomFeatures
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Step
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.optimisers import Adam, Optimiser
+from dpfedvis.numerics.random_features import RandomFeatures
 
 
 @dataclass(frozen=True)
@@ -42,29 +42,31 @@ class MeanEmbedding(BaseMechanism):
         """One, whatever the number of rounds."""
         return 1
 
-    def shape(self, setting: Setting) -> tuple[int, ...]:
+    def shape(self, public: PublicParameters) -> tuple[int, ...]:
         """(2K,)."""
         return (2 * self.frequencies,)
 
-    def sensitivity(self, setting: Setting, records: float) -> float:
+    def sensitivity(self, public: PublicParameters, records: float) -> float:
         """2/n_p, or 1/n_p under add-remove."""
-        return sensitivity.mean_embedding(records=records, adjacency=setting.adjacency)
+        return sensitivity.mean_embedding(records=records, adjacency=public.adjacency)
 
-    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
         """Compute the mean embedding of the records."""
-        total = self._features(setting).total(local.records)
+        total = self._features(public).total(local.records)
         return Message((total / local.denominator).astype(Y.dtype, copy=False))
 
-    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
         """Fit Y to the average embedding, from the Y at hand, with steps that shrink to nothing."""
-        features = self._features(setting)
+        features = self._features(public)
         # Natural length of the kernel, spread over the coordinates.
-        length = 1 / np.sqrt(2 * setting.kernel.mean_gamma * setting.features)
+        length = 1 / np.sqrt(2 * public.kernel.mean_gamma * public.features)
         adam, dtype = Adam(step_size=1.0), Y.dtype
         for step in range(self.steps):
             _, gradient = features.gap(Y, average)
             Y = Y + 0.2 * length * (1 - step / self.steps) * adam.step(gradient)
         return Step(Y.astype(dtype, copy=False))
 
-    def _features(self, setting: Setting) -> RandomFeatures:
-        return RandomFeatures(setting.kernel, setting.features, self.frequencies, setting.public_seed)
+    def _features(self, public: PublicParameters) -> RandomFeatures:
+        return RandomFeatures(public.kernel, public.features, self.frequencies, public.public_seed)

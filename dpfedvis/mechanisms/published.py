@@ -10,10 +10,10 @@ from typing import ClassVar
 import numpy as np
 
 from accounting import checks, sensitivity
-from dpfedvis.kernels import Array, squared_distances
-from dpfedvis.mechanisms.base import BaseMechanism, Local, Message, Protection, Step
-from dpfedvis.optimisers import Optimiser
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Protection, Step
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array, squared_distances
+from dpfedvis.numerics.optimisers import Optimiser
 
 
 class _Landmarks:
@@ -72,16 +72,18 @@ class PublishedFedDL(BaseMechanism):
         checks.count("batch", self.batch)
         checks.nonnegative("beta", self.beta)
 
-    def sensitivity(self, setting: Setting, records: float) -> float:
+    def sensitivity(self, public: PublicParameters, records: float) -> float:
         """Δ by which the noise is priced: the tight one of the largest γ and a batch, no amplification."""
         return sensitivity.gradient(
-            gamma=max(setting.kernel.gammas),
+            gamma=max(public.kernel.gammas),
             records=min(records, self.batch),
-            landmarks=setting.landmarks,
-            adjacency=setting.adjacency,
+            landmarks=public.landmarks,
+            adjacency=public.adjacency,
         )
 
-    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
         """Compute the gradient of the winner."""
         X = local.records[generator.permutation(len(local.records))[: self.batch]]
         to_records, within, landmarks = squared_distances(X, Y), squared_distances(X, X), _landmarks(Y)
@@ -90,7 +92,7 @@ class PublishedFedDL(BaseMechanism):
             own, cross = (np.exp(-gamma * each).mean(dtype=np.float64) for each in (within, to_records))
             return float(own - 2 * cross + landmarks.similarity(gamma))
 
-        gamma = max(setting.kernel.gammas, key=discrepancy)
+        gamma = max(public.kernel.gammas, key=discrepancy)
         pull = np.exp(-gamma * to_records)
         data = (pull.T @ X - pull.sum(axis=0)[:, None] * Y) / len(X)
         values = (4 * gamma / len(Y)) * (landmarks.push(gamma) - data)
@@ -100,6 +102,6 @@ class PublishedFedDL(BaseMechanism):
         noisy = values + scale * generator.standard_normal(values.shape)
         return Message(noisy.astype(values.dtype, copy=False), nominal_sigma=scale)
 
-    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
         """One step on the average gradient."""
         return Step((Y + optimiser.step(average)).astype(Y.dtype, copy=False))

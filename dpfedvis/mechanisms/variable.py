@@ -5,10 +5,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from accounting import sensitivity
 from accounting.errors import InvalidParameter
-from dpfedvis.mechanisms.variables import VariableUpload
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Step
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.mmd import data_gradient, landmark_gradient
+from dpfedvis.numerics.optimisers import Optimiser
+
+
+@dataclass(frozen=True)
+class VariableUpload(BaseMechanism):
+    """Upload of Y_p after Q local steps of size η (Alg. 1 l. 6–11)."""
+
+    what: ClassVar[str] = "landmarks"
+    local_steps: ClassVar[bool] = True
+
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
+        """Take Q local steps from the server's Y."""
+        for _ in range(public.local_steps):
+            gradient = data_gradient(
+                local.records,
+                Y,
+                public.kernel,
+                denominator=local.denominator,
+                squared_norms=local.squared_norms,
+                workspace=local.workspace,
+            ) + landmark_gradient(Y, public.kernel, estimator=public.estimator, workspace=local.workspace)
+            Y = (Y - public.step_size * gradient).astype(Y.dtype, copy=False)
+        return Message(Y)
+
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+        """Step along the way to the average (Alg. 1 l. 13): the plain optimiser goes all of it.
+
+        With one local step that way is a gradient; with more it is what servers of federated averaging take for one.
+        """
+        direction = (Y - average) / public.step_size
+        gradient = direction if public.local_steps == 1 else None
+        return Step((Y + optimiser.step(direction)).astype(Y.dtype, copy=False), gradient)
 
 
 @dataclass(frozen=True)
@@ -21,22 +59,22 @@ class VariablePerturbation(VariableUpload):
 
     name: ClassVar[str] = "variable"
 
-    def sensitivity(self, setting: Setting, records: float) -> float:
+    def sensitivity(self, public: PublicParameters, records: float) -> float:
         """Δ of Y_p, with the sharp smoothness constant.
 
         That constant is for a mean over the records, so that the denominator must be their number: neither sampling,
         whose batches may be larger than their expected size, nor a public stand-in for the number will do.
         """
-        if setting.sampling_rate is not None:
-            raise InvalidParameter("sampling_rate", setting.sampling_rate, "None for variable")
-        if setting.adjacency != "replace-one":
-            raise InvalidParameter("adjacency", setting.adjacency, "replace-one for variable")
+        if public.sampling_rate is not None:
+            raise InvalidParameter("sampling_rate", public.sampling_rate, "None for variable")
+        if public.adjacency != "replace-one":
+            raise InvalidParameter("adjacency", public.adjacency, "replace-one for variable")
         return sensitivity.variable(
-            gamma=setting.kernel.gammas,
+            gamma=public.kernel.gammas,
             records=records,
-            landmarks=setting.landmarks,
-            step_size=setting.step_size,
-            local_steps=setting.local_steps,
-            adjacency=setting.adjacency,
-            smoothness=setting.smoothness,
+            landmarks=public.landmarks,
+            step_size=public.step_size,
+            local_steps=public.local_steps,
+            adjacency=public.adjacency,
+            smoothness=public.smoothness,
         )

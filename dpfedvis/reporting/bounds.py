@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.evaluation.bounds.empirical import Norms
-from dpfedvis.evaluation.bounds.facts import FLOOR, NORMS, Bound, Norm
-from dpfedvis.evaluation.bounds.others import Other
-from dpfedvis.evaluation.bounds.rows import RowsCase
-from dpfedvis.evaluation.bounds.study import Case, Study
-from dpfedvis.recorder import write_text
+from dpfedvis.evaluation.theory.empirical import Norms
+from dpfedvis.evaluation.theory.facts import FLOOR, NORMS, Bound, Norm
+from dpfedvis.evaluation.theory.others import Other
+from dpfedvis.evaluation.theory.rows import RowsCase
+from dpfedvis.evaluation.theory.study import Case, Study
+from dpfedvis.numerics.files import write_text
 
 # Column → (statement or None for any, form).
 COLUMNS = {

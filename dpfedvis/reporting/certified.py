@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting import GaussianRelease
-from dpfedvis.distances import CUTOFF, KernelFactor, nystrom_factor
-from dpfedvis.kernels import Array, Kernel, kernel_matrix
-from dpfedvis.recording import Recording
+from dpfedvis.numerics.distances import CUTOFF, KernelFactor, nystrom_factor
+from dpfedvis.numerics.kernels import Array, Kernel, kernel_matrix
+from dpfedvis.runs.upload_reader import Recording
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Certified:
     Parameters
     ----------
     bound : float
-        tr(K − K̂), with K − K̂ ⪰ 0: see `dpfedvis.distances.KernelFactor`.
+        tr(K − K̂), with K − K̂ ⪰ 0: see `dpfedvis.numerics.distances.KernelFactor`.
     trivial : float
         What holds without any computation: the number of records.
     rows : str
@@ -39,8 +39,8 @@ def certified(recording: Recording) -> Certified | None:
     usable = [upload for upload in recording.rows if upload.what in ("distance rows", "kernel rows")]
     if not usable or any(isinstance(event, GaussianRelease) for upload in usable for event in upload.events):
         return None
-    kernel, Y = recording.setting.kernel, recording.landmarks.astype(np.float64)
-    # As in `dpfedvis.distances.kernel_factor`, but the landmarks' part once for all clients.
+    kernel, Y = recording.public.kernel, recording.landmarks.astype(np.float64)
+    # As in `dpfedvis.numerics.distances.kernel_factor`, but the landmarks' part once for all clients.
     matrix, signs = nystrom_factor(kernel_matrix(Y, Y, kernel), cutoff=CUTOFF)
     total = 0.0
     for upload in usable:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpfedvis.kernels import Array
 from dpfedvis.reporting.palette import looks
+from dpfedvis.reporting.run_facts import Cloud, Grouping
 
 
 def save_png(figure: Any, path: Path) -> None:
@@ -31,28 +30,30 @@ def save(figure: Any, path: Path) -> None:
     temporary.replace(path.with_name(path.name + ".svg"))
 
 
-def draw_map(places: Array, groups: NDArray[Any], title: str, legend: str, path: Path) -> None:
-    """Draw points in the colours of their groups.
+def draw_map(cloud: Cloud, title: str, path: Path) -> None:
+    """Draw the points of a map in the colours of the first of its groupings.
 
     Parameters
     ----------
-    places : array of shape (n, 2)
-    groups : array of shape (n,)
-        Name of each point's group.
-    title, legend : str
+    cloud : Cloud
+    title : str
     path : Path
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 6), layout="constrained")
     axes = figure.add_subplot()
-    names, codes = np.unique(groups, return_inverse=True)
+    places = cloud.places
+    legend, grouping = next(
+        iter(cloud.groupings.items()), ("", Grouping(("anchors",), np.zeros(len(places), np.int64)))
+    )
+    names, codes = grouping.names, grouping.codes
     size = max(0.5, min(12.0, 2e4 / len(places)))
     for code, (name, look) in enumerate(zip(names, looks(len(names)), strict=True)):
         own = places[codes == code]
         axes.scatter(own[:, 0], own[:, 1], s=size, c=look.light, marker=look.marker, linewidths=0)
         if len(names) <= 20:
-            axes.scatter([], [], s=20, c=look.light, marker=look.marker, linewidths=0, label=plain(str(name)))
+            axes.scatter([], [], s=20, c=look.light, marker=look.marker, linewidths=0, label=plain(name))
     if 1 < len(names) <= 20:
         axes.legend(title=legend, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     axes.set_title(title)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from accounting.rounding import rounded_up
 from dpfedvis.reporting import page_figures, page_words
 from dpfedvis.reporting.html_parts import (
     Content,
@@ -24,8 +25,8 @@ from dpfedvis.reporting.html_parts import (
     table,
     together,
 )
-from dpfedvis.reporting.rounding import rounded_up
-from dpfedvis.reporting.run_facts import SIMULATION, RunFacts, number
+from dpfedvis.reporting.run_facts import RunFacts, number
+from dpfedvis.runs.results import SIMULATION
 
 REPORT = "report.html"
 _ROUGHLY = "approximation, not a bound"

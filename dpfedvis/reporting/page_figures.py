@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from dpfedvis.billboard import Density
-from dpfedvis.kernels import Array
-from dpfedvis.reporting.billboard_figures import smoothed
+from accounting.rounding import rounded_up
+from accounting.spending import Step
+from dpfedvis.federation.private_map import Density
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.reporting.density_figures import smoothed
 from dpfedvis.reporting.html_parts import escape, packed, shown
 from dpfedvis.reporting.palette import looks
-from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.run_facts import Cloud
-from dpfedvis.reporting.spending import Step
 
 Spec = dict[str, Any]
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from accounting.rounding import rounded_up
 from dpfedvis.reporting.html_parts import Content, Html, escape, shown
-from dpfedvis.reporting.rounding import rounded_up
 from dpfedvis.reporting.run_facts import RunFacts, is_simulation, number
 
 TRUSTED = {

@@ -19,18 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Ledger
-from dpfedvis.billboard import Density, Grid
-from dpfedvis.config import RunConfig
-from dpfedvis.kernels import Array
-from dpfedvis.provenance import PROVENANCE
-from dpfedvis.recorder import EMBEDDING, LANDMARKS, LEDGER, RecordingError
-from dpfedvis.recording import Recording
+from accounting.spending import Step, best_guess, privacy_curve, spending
+from dpfedvis.federation.private_map import Density, Grid
+from dpfedvis.numerics.kernels import Array
 from dpfedvis.reporting.certified import Certified, certified
-from dpfedvis.reporting.spending import Step, best_guess, privacy_curve, spending
-from dpfedvis.run_folder import CONFIG
-
-SIMULATION, SCORES, PLACES, TRACE = "simulation", "scores.json", "places.npz", "trace.csv"
-TRACE_COLUMNS = ["round", "step", "change"]
+from dpfedvis.runs.folder import CONFIG
+from dpfedvis.runs.provenance import PROVENANCE
+from dpfedvis.runs.results import DENSITY, PLACES, SCORES, SIMULATION, TABLE, TRACE, TRACE_COLUMNS
+from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.upload_reader import Recording
+from dpfedvis.runs.upload_writer import EMBEDDING, LANDMARKS, LEDGER, RecordingError
 
 
 class StatementMismatch(RecordingError):
@@ -118,12 +116,12 @@ class RunFacts:
     epsilon, in_scope, delta : float
         What the ledger says, end to end and in scope.
     guess : float
-        See `dpfedvis.reporting.spending.best_guess`.
+        See `accounting.spending.best_guess`.
     steps : tuple of Step
     curve : tuple of (float, float)
         (ε, δ) in scope.
     trace : array of shape (rounds, 3)
-        Round, step, change; see `dpfedvis.trace.Round`.
+        Round, step, change; see `dpfedvis.federation.round_log.Round`.
     cloud : Cloud
         What the server has.
     density : Density, optional
@@ -195,7 +193,7 @@ def _files(folder: Path) -> dict[str, Any]:
         "provenance": json.loads((folder / PROVENANCE).read_text(encoding="utf-8")),
         "trace": _trace(folder / TRACE),
         "cloud": _cloud(folder, config),
-        "density": _density(folder / "density.npz"),
+        "density": _density(folder / DENSITY),
         "simulation": _simulation(folder / SIMULATION) if shown else None,
     }
 
@@ -226,7 +224,7 @@ def _trace(path: Path) -> Array:
 
 
 def _cloud(folder: Path, config: RunConfig) -> Cloud:
-    with (folder / "embedding.csv").open(encoding="utf-8", newline="") as lines:
+    with (folder / TABLE).open(encoding="utf-8", newline="") as lines:
         head, *rows = list(csv.reader(lines))
     if head[0] == "anchor":
         with np.load(folder / LANDMARKS, allow_pickle=False) as stored:

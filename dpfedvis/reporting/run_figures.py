@@ -9,7 +9,8 @@ from typing import Any
 from dpfedvis.reporting.figures import plain, save
 from dpfedvis.reporting.html_parts import shown
 from dpfedvis.reporting.palette import looks
-from dpfedvis.reporting.run_facts import SIMULATION, Cloud, Grouping, RunFacts, number
+from dpfedvis.reporting.run_facts import Cloud, Grouping, RunFacts, number
+from dpfedvis.runs.results import SIMULATION
 
 FIGURES = "figures"
 _ACCENT, _SOFT, _WARN = "#0072B2", "#8a949d", "#D55E00"

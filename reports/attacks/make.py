@@ -25,22 +25,23 @@ from typing import Any
 import numpy as np
 
 from accounting import Ledger
+from accounting.statement import state
 from attacks.gradients import NothingToSee
 from attacks.kinds import NothingToAttack, Truth, available, kind
 from attacks.reconstruction_attack import Reconstruction
 from dpfedvis import FederatedData
-from dpfedvis.commands.attack import truth_of
-from dpfedvis.config import RunConfig
+from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import load
-from dpfedvis.feddl import FedDL
 from dpfedvis.federation import Streams
+from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import PublishedFedDL
-from dpfedvis.recorder import LEDGER, Recorder, write_text
-from dpfedvis.recording import Recording
+from dpfedvis.mechanisms.rows import DistanceRows
+from dpfedvis.numerics.files import write_text
 from dpfedvis.reporting.figures import save_png
-from dpfedvis.reporting.statement import state
-from dpfedvis.rows import DistanceRows
-from dpfedvis.runs import execute
+from dpfedvis.runs.execute import execute
+from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.upload_reader import Recording
+from dpfedvis.runs.upload_writer import LEDGER, Recorder
 
 HERE = Path(__file__).parent
 EPSILONS = (10.0, 3.0, 1.0)
@@ -253,7 +254,7 @@ amplification. End to end ε is ∞ either way.
 {_SAMPLES[arguments.sample].format(arguments.records)}, dealt at random, {arguments.rounds} rounds, δ = 1e-5,
 replace-one, local trust, end to end.
 `noisy` releases Gram coordinates with noise for half of the budget, `input` computes everything from perturbed
-records, and `billboard` (`release="none"`) lets clients place their records at home: the server has the landmarks and
+records, and `private_map` (`release="none"`) lets clients place their records at home: the server has the landmarks and
 their map, and no row. A client holds {arguments.records // 10} records here, far fewer than above, which makes
 mechanisms that average over a client noisier; rows stand for one record each, and nothing about them changes.
 

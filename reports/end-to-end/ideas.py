@@ -25,12 +25,10 @@ from sklearn.datasets import load_digits
 
 from accounting import Budget
 from dpfedvis import FederatedData, FedTSNE
-from dpfedvis.billboard import Anchored, Billboard, ByTransform, ByWeights, Diffused, Placement
-from dpfedvis.billboard.recipe import Recipe
 from dpfedvis.data import load
-from dpfedvis.distances import GramDistances
 from dpfedvis.evaluation import cross_client_accuracy
-from dpfedvis.kernels import Array
+from dpfedvis.federation.private_map import Anchored, ByTransform, ByWeights, Diffused, Placement, PublishedMap
+from dpfedvis.federation.private_map.recipe import Recipe
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -39,9 +37,11 @@ from dpfedvis.mechanisms import (
     Mechanism,
     Step,
 )
-from dpfedvis.neighbors import nearest
-from dpfedvis.optimisers import Optimiser
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.distances import GramDistances
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.neighbors import nearest
+from dpfedvis.numerics.optimisers import Optimiser
 
 HERE = Path(__file__).parent
 RECORDS, CLIENTS, JUDGED = 40_000, 10, 3
@@ -52,18 +52,18 @@ EPSILONS = (1.0, 3.0)
 class Unfiltered(KMeans):
     """k-means that takes each step as it comes, with its noise."""
 
-    def update(self, Y: Array, average: Array, setting: Setting, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
         """Move as if there were no noise."""
-        return super().update(Y, average, replace(setting, noise=0.0), optimiser)
+        return super().update(Y, average, replace(public, noise=0.0), optimiser)
 
 
 @dataclass(frozen=True)
 class Whole(Diffused):
     """Diffusion among records as they are, not among a client's own components."""
 
-    def weights(self, board: Billboard, records: Array, alike: Array) -> Array:
+    def weights(self, published: PublishedMap, records: Array, alike: Array) -> Array:
         """Compare whole records."""
-        return super().weights(board, records, records)
+        return super().weights(published, records, records)
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,9 @@ def row(idea: Idea, fed: FederatedData, epsilon: float, usual: int) -> dict[str,
     each = learner.records_a_client(fed)
     anchors = recipe.anchored_points(learned, each, 0)
     places = FedTSNE().lay_out_anchors(calmed(anchors, idea.calming))
-    board = Billboard(learned.subspace, anchors, recipe.scaled(places, each), 0)
+    published = PublishedMap(learned.subspace, anchors, recipe.scaled(places, each), 0)
     judged = fed.clients[:JUDGED]
-    placed = [idea.placement(board, client.X) for client in judged]
+    placed = [idea.placement(published, client.X) for client in judged]
     return {
         "cross": cross_client_accuracy(placed, [client.y for client in judged]),
         "landmarks": len(learned.feddl.landmarks),

@@ -22,10 +22,11 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from accounting import Budget
 from accounting.events import Trust
+from accounting.rounding import rounded_down, rounded_up
 from dpfedvis import FederatedData, FedTSNE
-from dpfedvis.billboard import ByWeights, Diffused
 from dpfedvis.data import load
 from dpfedvis.evaluation import cross_client_accuracy
+from dpfedvis.federation.private_map import ByWeights, Diffused
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -34,7 +35,6 @@ from dpfedvis.mechanisms import (
     Mechanism,
 )
 from dpfedvis.reporting.palette import looks
-from dpfedvis.reporting.rounding import rounded_down, rounded_up
 
 HERE = Path(__file__).parent
 DELTA = 1e-5
@@ -87,13 +87,13 @@ def cell(fed: FederatedData, mechanism: str, trust: Trust, epsilon: float, seed:
     alone = len(set.intersection(*(set(own) for own in labels))) == 0
     other = {"cross": places, "cross_by_weights": None, "cross_diffused": None}
     for key, place in (("cross_by_weights", ByWeights()), ("cross_diffused", Diffused())):
-        other[key] = [] if alone else [place(estimator.board_, client.X) for client in fed.clients]
+        other[key] = [] if alone else [place(estimator.published_map_, client.X) for client in fed.clients]
     return {
         **{key: None if alone else cross_client_accuracy(each, labels) for key, each in other.items()},
         "pooled": pooled_accuracy(np.concatenate(places), np.concatenate(labels), seed),
         "epsilon": estimator.ledger_.spent(DELTA, end_to_end=True),
         "landmarks": len(estimator.landmarks_),
-        "components": int(estimator.board_.anchors.shape[1]),
+        "components": int(estimator.published_map_.anchors.shape[1]),
         "seconds": seconds,
     }
 
@@ -104,7 +104,7 @@ def draw(estimator: FedTSNE, labels: np.ndarray, path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.6, 6), dpi=100)
-    axes.scatter(*estimator.board_.places.T, s=6, c="0.8", linewidths=0, label="anchors")
+    axes.scatter(*estimator.published_map_.places.T, s=6, c="0.8", linewidths=0, label="anchors")
     chosen = np.random.default_rng(0).permutation(len(labels))[:10_000]
     classes, numbers = np.unique(labels, return_inverse=True)
     colours = np.array([look.light for look in looks(len(classes))])

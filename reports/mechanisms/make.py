@@ -16,7 +16,7 @@ import numpy as np
 
 from accounting import Budget
 from dpfedvis.data import FederatedData, load
-from dpfedvis.feddl import FedDL
+from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -27,7 +27,7 @@ from dpfedvis.mechanisms import (
     NoPerturbation,
     VariablePerturbation,
 )
-from dpfedvis.mmd import mmd2
+from dpfedvis.numerics.mmd import mmd2
 
 HERE = Path(__file__).parent
 NOTE = """\
@@ -68,7 +68,7 @@ def theorem(tau_x: float) -> Mechanism:
 def reached(fed: FederatedData, sample: np.ndarray, config: FedDL) -> float:
     """Biased MMD (not squared) between a fixed sample of the records and the landmarks of one run."""
     result = config.run(fed)
-    square = mmd2(sample, result.landmarks, result.setting.kernel, estimator="biased")
+    square = mmd2(sample, result.landmarks, result.public.kernel, estimator="biased")
     return float(np.sqrt(max(square, 0.0)))
 
 

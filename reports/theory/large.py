@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from dpfedvis.data import load
-from dpfedvis.distances import GramDistances, NystromDistances, gram_frame, kernel_factor, nystrom_factor
-from dpfedvis.evaluation.bounds import DistanceError, KernelError, centred, norms
-from dpfedvis.kernels import kernel_matrix, squared_distances
-from dpfedvis.scale import kernel_of_distance
+from dpfedvis.evaluation.theory import DistanceError, KernelError, centred, norms
+from dpfedvis.mechanisms.scale import kernel_of_distance
+from dpfedvis.numerics.distances import GramDistances, NystromDistances, gram_frame, kernel_factor, nystrom_factor
+from dpfedvis.numerics.kernels import kernel_matrix, squared_distances
 
 HERE = Path(__file__).parent
 RECORDS, LANDMARKS = 40_000, 500

@@ -10,11 +10,11 @@ import pytest
 from accounting import Budget, Ledger
 from attacks.gradients import Contribution
 from dpfedvis import FederatedData
-from dpfedvis.billboard.learn import Learner
-from dpfedvis.kernels import Kernel
+from dpfedvis.federation.private_map.learner import Learner
 from dpfedvis.mechanisms import GradientPerturbation
-from dpfedvis.recorder import LEDGER, Recorder
-from dpfedvis.recording import Recording
+from dpfedvis.numerics.kernels import Kernel
+from dpfedvis.runs.upload_reader import Recording
+from dpfedvis.runs.upload_writer import LEDGER, Recorder
 
 GAMMA = 0.1
 PLAIN = Contribution(Kernel.gaussian(GAMMA))
@@ -23,11 +23,11 @@ Record = Callable[[FederatedData, float, int], Recording]
 
 
 @pytest.fixture
-def record_billboard(tmp_path: Path) -> Record:
-    """Record the learning of a billboard by gradients at an ε, with so many landmarks; its map is not drawn."""
+def record_private_map(tmp_path: Path) -> Record:
+    """Record the learning of a private map by gradients at an ε, with so many landmarks; its map is not drawn."""
 
     def record(fed: FederatedData, epsilon: float, landmarks: int) -> Recording:
-        chosen, budget, folder = GradientPerturbation(), Budget(epsilon, 1e-5), tmp_path / "billboard"
+        chosen, budget, folder = GradientPerturbation(), Budget(epsilon, 1e-5), tmp_path / "private_map"
         learner = Learner(budget=budget, mechanism=chosen, landmarks=landmarks, rounds=5, tau_x=8.0)
         folder.mkdir()
         recorder = Recorder(folder)

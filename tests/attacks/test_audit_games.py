@@ -24,6 +24,7 @@ from accounting import (
     Unprotected,
     gaussian_epsilon,
 )
+from accounting.rounding import rounded_down
 from attacks.audit import AuditResult, Claim, audit_games
 from attacks.auditing.lower_bounds import (
     epsilon_from_gdp,
@@ -32,7 +33,6 @@ from attacks.auditing.lower_bounds import (
     planned_guesses,
     rate_above,
 )
-from dpfedvis.reporting.rounding import rounded_down
 
 DELTA = 1e-5
 

@@ -13,14 +13,14 @@ from scipy.special import ndtr
 from scipy.stats import kstest
 
 from accounting import Budget, GaussianRelease, InvalidParameter, Ledger, NoiseSource, SeededNoise
+from accounting.audit_summary import HARDLY, SEPARATE
+from accounting.rounding import rounded_down
 from attacks import audit
 from attacks.audit import Claim, PipelineAudit
 from attacks.auditing.played import Played, for_statement
 from dpfedvis.federation import client
-from dpfedvis.kernels import Array
 from dpfedvis.mechanisms import KMeans, mechanism
-from dpfedvis.reporting.audited import HARDLY, SEPARATE
-from dpfedvis.reporting.rounding import rounded_down
+from dpfedvis.numerics.kernels import Array
 
 BUDGET = Budget(10.0, 1e-5)  # large, so that few games tell its claim from one that is too small
 SMALL = PipelineAudit(games=160)

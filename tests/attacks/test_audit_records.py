@@ -17,27 +17,27 @@ from attacks.auditing.canaries import opposite_phases, opposite_sides, scene_for
 from attacks.auditing.records import Still, invert
 from attacks.auditing.uploads import weigh
 from dpfedvis.data import FederatedData
-from dpfedvis.feddl import FedDL
-from dpfedvis.kernels import Array, Kernel
+from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import (
     MECHANISMS,
     ClippedGradientPerturbation,
     GradientPerturbation,
     HeuristicNoise,
     InputPerturbation,
-    Local,
     MeanEmbedding,
     Mechanism,
     Message,
     NoPerturbation,
+    PreparedRecords,
     PublishedFedDL,
     mechanism,
 )
-from dpfedvis.mmd import data_gradient
-from dpfedvis.random_features import RandomFeatures
-from dpfedvis.recording import Recorder, Recording
-from dpfedvis.scale import Moments
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.scale import Moments
+from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.numerics.mmd import data_gradient
+from dpfedvis.numerics.random_features import RandomFeatures
+from dpfedvis.runs.upload_reader import Recorder, Recording
 
 DELTA = 1e-5
 BUDGET = Budget(gaussian_epsilon(1.0, DELTA), DELTA)  # μ = 1
@@ -107,8 +107,10 @@ def test_a_plug_in_mechanism_needs_no_change_here() -> None:
 class FirstFeature(GradientPerturbation):
     """All features but the first left out, which is where the canary is."""
 
-    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
-        values = super().message(local, Y, setting, generator).values
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
+        values = super().message(local, Y, public, generator).values
         values[:, 1:] = 0
         return Message(values)
 
@@ -120,24 +122,26 @@ class FirstFeature(GradientPerturbation):
 class HalfSensitivity(GradientPerturbation):
     """The add-remove sensitivity under replace-one: half the noise that is needed."""
 
-    def sensitivity(self, setting: Setting, records: float) -> float:
-        return super().sensitivity(setting, records) / 2
+    def sensitivity(self, public: PublicParameters, records: float) -> float:
+        return super().sensitivity(public, records) / 2
 
 
 @dataclass(frozen=True)
 class RecordsOfAll(GradientPerturbation):
     """The mean is over the client's own records, the sensitivity over three times as many."""
 
-    def sensitivity(self, setting: Setting, records: float) -> float:
-        return super().sensitivity(setting, 3 * records)
+    def sensitivity(self, public: PublicParameters, records: float) -> float:
+        return super().sensitivity(public, 3 * records)
 
 
 @dataclass(frozen=True)
 class ForgotToClip(ClippedGradientPerturbation):
     """States the sensitivity of clipped parts, and clips none."""
 
-    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
-        return Message(data_gradient(local.records, Y, setting.kernel, denominator=local.denominator))
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
+        return Message(data_gradient(local.records, Y, public.kernel, denominator=local.denominator))
 
 
 @dataclass(frozen=True)
@@ -152,8 +156,10 @@ class ForgotTheBound(InputPerturbation):
 class Unnormalised(MeanEmbedding):
     """Features of norm 2 taken for features of norm 1."""
 
-    def message(self, local: Local, Y: Array, setting: Setting, generator: np.random.Generator) -> Message:
-        values = super().message(local, Y, setting, generator).values
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
+        values = super().message(local, Y, public, generator).values
         return Message(2 * values)
 
 
@@ -228,11 +234,11 @@ def test_all_stages_of_a_recorded_run_are_audited_as_one_mechanism(tmp_path: Pat
     stages: dict[str, Mechanism] = {Moments.what: Moments(tau_x=tau), chosen.what: chosen}
 
     def predict(event: Any) -> Prediction:
-        local = [Local.of(scene.client(0, inside=side).astype(np.float32), 2) for side in (True, False)]
+        local = [PreparedRecords.of(scene.client(0, inside=side).astype(np.float32), 2) for side in (True, False)]
         stage, Y = stages[event.what], scene.landmarks.astype(np.float32)
         sides = [replace(each, records=stage.prepare(each.records)) for each in local]
         return Prediction(
-            *(stage.message(each, Y, recording.setting, np.random.default_rng(0)).values for each in sides)
+            *(stage.message(each, Y, recording.public, np.random.default_rng(0)).values for each in sides)
         )
 
     tossed = {client.name: bool(coin) for client, coin in zip(recording.clients, coins, strict=True)}

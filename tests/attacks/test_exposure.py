@@ -17,14 +17,14 @@ from attacks import exposure
 from attacks.exposure import attribute_errors, most_exposed, nearest
 from attacks.exposure_attack import owner_views
 from attacks.kinds import NothingToAttack, Truth, kind
-from dpfedvis.commands.attack import truth_of
-from dpfedvis.config import RunConfig
+from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import FederatedData, load
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.feddl import FedDL
-from dpfedvis.kernels import InvalidPoints
-from dpfedvis.recording import Recording
-from dpfedvis.runs import execute
+from dpfedvis.federation.feddl import FedDL
+from dpfedvis.numerics.kernels import InvalidPoints
+from dpfedvis.runs.execute import execute
+from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.upload_reader import Recording
 
 DIGITS = load("digits").X[np.random.default_rng(0).permutation(1797)]
 RECORDS, FRESH = DIGITS[:800], DIGITS[800:1600]

@@ -21,16 +21,16 @@ from attacks.inversion import Prior, meet
 from attacks.inversion_curve import inversion_curve, see
 from attacks.inversion_score import error_floor, information, score_inversion
 from attacks.kinds import NothingToAttack, Truth, kind
-from dpfedvis.commands.attack import truth_of
-from dpfedvis.config import RunConfig
+from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import FederatedData, load
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.feddl import FedDL
-from dpfedvis.kernels import InvalidPoints, Kernel
+from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import HeuristicNoise
-from dpfedvis.mmd import data_gradient, gradient
-from dpfedvis.recording import Recording
-from dpfedvis.runs import execute
+from dpfedvis.numerics.kernels import InvalidPoints, Kernel
+from dpfedvis.numerics.mmd import data_gradient, gradient
+from dpfedvis.runs.execute import execute
+from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.upload_reader import Recording
 
 DIGITS = load("digits").X[np.random.default_rng(0).permutation(1797)]
 FRESH = DIGITS[1000:].astype(np.float64)
@@ -308,12 +308,12 @@ def test_what_cannot_be_inverted_says_why(folder: Path, changes, why):
         attacked(folder, "-".join(map(str, changes.values())), **changes)
 
 
-def test_of_a_billboard_coordinates_in_its_subspace_are_inverted(record_billboard):
+def test_of_a_private_map_coordinates_in_its_subspace_are_inverted(record_private_map):
     """One record a client, and a budget that hides nothing: its coordinates come back, and the page says so."""
     fed = FederatedData.split(DIGITS[:20], clients=20, seed=0, bounds=(0, 1))
-    recording = record_billboard(fed, 1e9, 30)
+    recording = record_private_map(fed, 1e9, 30)
     result = kind("inversion")(recording, Truth(fed, FRESH.astype(np.float32)), np.random.default_rng(0))
     assert result.summary["error ratio"] < 0.05
-    assert result.dimensions == recording.setting.features < 64
+    assert result.dimensions == recording.public.features < 64
     assert f"those in the {result.dimensions} dimensions of the published subspace" in result.markdown()
     assert json.loads(result.to_json())["subspace_dimensions"] == result.dimensions

@@ -19,14 +19,14 @@ from attacks.membership_games import Neighbours, judge, play
 from attacks.membership_scores import gradient_scores, list_scores
 from attacks.roc import Limit, auc
 from attacks.views import as_learned, contribution_of, gradients_of
-from dpfedvis.commands.attack import truth_of
-from dpfedvis.config import RunConfig
+from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import FederatedData, load
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.feddl import FedDL
+from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation
-from dpfedvis.recording import Recording
-from dpfedvis.runs import execute
+from dpfedvis.runs.execute import execute
+from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.upload_reader import Recording
 from tests.attacks.conftest import GAMMA, PLAIN
 
 DIGITS = load("digits").X[np.random.default_rng(0).permutation(1797)].astype(np.float64)
@@ -81,8 +81,8 @@ class HalfTheNoise(GradientPerturbation):
 
     name: ClassVar[str] = "half"
 
-    def sensitivity(self, setting, records):
-        return super().sensitivity(setting, records) / 2
+    def sensitivity(self, public, records):
+        return super().sensitivity(public, records) / 2
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ class Forgetful(GradientPerturbation):
 
     name: ClassVar[str] = "forgetful"
 
-    def sensitivity(self, setting, records):
-        return super().sensitivity(setting, records) / math.sqrt(setting.rounds)
+    def sensitivity(self, public, records):
+        return super().sensitivity(public, records) / math.sqrt(public.rounds)
 
 
 def test_the_worst_pair_reaches_mu_and_no_more():
@@ -223,14 +223,14 @@ def test_a_game_with_nothing_to_see_does_not_cost_the_others(folder: Path):
     assert "later in the file" not in report.markdown()
 
 
-def test_of_a_billboard_candidates_are_seen_in_its_subspace(record_billboard):
+def test_of_a_private_map_candidates_are_seen_in_its_subspace(record_private_map):
     """With a budget that hides nothing, what the server sees follows from coordinates in the subspace."""
     fed = FederatedData.split(DIGITS[:60], clients=3, seed=0, bounds=(0, 1))
-    recording, truth = record_billboard(fed, 1e6, 40), Truth(fed, DIGITS[600:900].astype(np.float32))
+    recording, truth = record_private_map(fed, 1e6, 40), Truth(fed, DIGITS[600:900].astype(np.float32))
     client = recording.clients[1]
     records = as_learned(recording, truth.client(client.name))
-    assert records.shape == (20, recording.setting.features)
-    assert recording.setting.features < recording.landmarks.shape[1] == 64
+    assert records.shape == (20, recording.public.features)
+    assert recording.public.features < recording.landmarks.shape[1] == 64
     for each in gradients_of(recording, client.name):
         expected = contribution_of(recording).mean(records, each.landmarks, client.denominator)
         assert np.abs(each.values - expected).max() < 5 * each.sigma

@@ -19,8 +19,8 @@ from attacks.membership_scores import (
     list_scores,
     nearest_distances,
 )
-from dpfedvis.kernels import Kernel
-from dpfedvis.mmd import clipped_data_gradient, data_gradient
+from dpfedvis.numerics.kernels import Kernel
+from dpfedvis.numerics.mmd import clipped_data_gradient, data_gradient
 from tests.attacks.conftest import PLAIN
 
 CONTRIBUTIONS = [PLAIN, Contribution(Kernel((0.1, 0.7))), Contribution(Kernel((0.1, 0.7)), clip=0.6)]

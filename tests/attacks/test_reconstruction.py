@@ -21,9 +21,9 @@ from attacks.reconstruction import BadRows, squared_distances_of
 from attacks.scoring import largest_pair_accuracy, recognised, relative_error
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.data import load
-from dpfedvis.distances import gram_frame
-from dpfedvis.kernels import Kernel
-from dpfedvis.rows import DistanceRows, GramRows, KernelRows
+from dpfedvis.mechanisms.rows import DistanceRows, GramRows, KernelRows
+from dpfedvis.numerics.distances import gram_frame
+from dpfedvis.numerics.kernels import Kernel
 
 DIGITS = load("digits").X
 RNG = np.random.default_rng(1)

@@ -14,8 +14,8 @@ import pytest
 
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.data import load
-from dpfedvis.distances import GramDistances
-from dpfedvis.neighbors import nearest
+from dpfedvis.numerics.distances import GramDistances
+from dpfedvis.numerics.neighbors import nearest
 
 pytestmark = pytest.mark.benchmarks
 

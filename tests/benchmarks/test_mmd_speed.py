@@ -8,8 +8,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dpfedvis import mmd
-from dpfedvis.kernels import Kernel, Workspace, squared_norms
+from dpfedvis.numerics import mmd
+from dpfedvis.numerics.kernels import Kernel, Workspace, squared_norms
 
 pytestmark = pytest.mark.benchmarks
 

@@ -79,7 +79,7 @@ def test_an_unknown_rule_for_missing_values_is_refused():
 
 
 def test_importing_the_data_room_is_light():
-    code = "import sys, dpfedvis.data, dpfedvis.commands.data; print('sklearn' in sys.modules)"
+    code = "import sys, dpfedvis.data, dpfedvis.cli.data; print('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

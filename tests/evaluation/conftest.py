@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from dpfedvis.evaluation.bounds import centred
-from dpfedvis.kernels import Kernel
+from dpfedvis.evaluation.theory import centred
+from dpfedvis.numerics.kernels import Kernel
 
 KERNEL = Kernel.gaussian(0.3)
 

@@ -14,7 +14,7 @@ from zadu.measures.utils import knn
 
 from accounting import InvalidParameter
 from dpfedvis.evaluation import cluster_scores, cross_client_accuracy, map_scores, metrics, neighbor_preservation
-from dpfedvis.neighbors import TooManyNeighbors
+from dpfedvis.numerics.neighbors import TooManyNeighbors
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from scipy.spatial.distance import cdist
 from accounting import Budget, InvalidParameter
 from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE
 from dpfedvis.data import load
-from dpfedvis.distances import kernel_factor
 from dpfedvis.evaluation import cluster_scores, cross_client_accuracy, map_scores, scores
 from dpfedvis.evaluation.metrics import true_neighbors
 from dpfedvis.evaluation.scores import (
@@ -22,7 +21,8 @@ from dpfedvis.evaluation.scores import (
     root_mmd,
     scores_of,
 )
-from dpfedvis.kernels import Kernel, kernel_matrix
+from dpfedvis.numerics.distances import kernel_factor
+from dpfedvis.numerics.kernels import Kernel, kernel_matrix
 
 MAP = {
     "ca_1", "ca_10", "ca_50", "ca_cross_10", "npa_1", "npa_10", "npa_50", "nmi", "ari", "silhouette",
@@ -53,13 +53,13 @@ def test_a_map_has_all_scores_and_they_are_those_of_the_metrics(fed: FederatedDa
     assert (found["trustworthiness"], found["continuity"]) == (whole.trustworthiness, whole.continuity)
     labels = [client.y for client in fed.clients]
     assert found["ca_cross_10"] == cross_client_accuracy(list(tsne.views().values()), labels)
-    assert found["mmd"] == root_mmd(X, tsne.landmarks_, tsne.feddl_.setting.kernel)
+    assert found["mmd"] == root_mmd(X, tsne.landmarks_, tsne.feddl_.public.kernel)
     assert found["mmd_common"] == root_mmd(X, tsne.landmarks_, common_kernel(X))
     assert all(type(value) is float and math.isfinite(value) for value in found.values())
 
 
 def test_private_maps_are_scored_too(fed: FederatedData) -> None:
-    private = FedTSNE(budget=Budget(50, 1e-5), perplexity=10, billboard={"anchors": 20}).fit(fed)
+    private = FedTSNE(budget=Budget(50, 1e-5), perplexity=10, private_map={"anchors": 20}).fit(fed)
     found = scores_of(private, fed)
     assert set(found) == MAP | LANDMARKS
     assert 0 < found["certificate_common"] < 1

@@ -7,8 +7,8 @@ import pytest
 
 from accounting import Budget, GaussianRelease
 from dpfedvis.data import FederatedData
-from dpfedvis.feddl import FedDL
 from dpfedvis.federation import Upload
+from dpfedvis.federation.feddl import FedDL
 
 
 def release(client="client-0", round=1, mu=0.1, what="gradient", **more):
@@ -17,8 +17,8 @@ def release(client="client-0", round=1, mu=0.1, what="gradient", **more):
 
 @pytest.fixture
 def make_upload():
-    def make(values, client="client-0", round=1, mu=0.1, again=False, **more):
-        return Upload(values, release(client, round, mu, **more), again)
+    def make(values, client="client-0", round=1, mu=0.1, resent=False, **more):
+        return Upload(values, release(client, round, mu, **more), resent)
 
     return make
 

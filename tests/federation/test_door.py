@@ -132,9 +132,9 @@ def test_the_same_bytes_again_cost_nothing_and_new_ones_do(ledger, make_upload):
     door = Door(ledger)
     first = make_upload(good(), round=1)
     door.release([first], SHAPE)
-    door.release([make_upload(good(), round=1, again=True)], SHAPE)
+    door.release([make_upload(good(), round=1, resent=True)], SHAPE)
     assert len(ledger) == 1
-    door.release([make_upload(good(), round=2, again=True)], SHAPE)
+    door.release([make_upload(good(), round=2, resent=True)], SHAPE)
     assert len(ledger) == 2, "kept but never accounted for: it must be now"
     door.release([make_upload(good(), round=1)], SHAPE)
     assert len(ledger) == 3, "fresh bytes of a round that was there before"

@@ -11,11 +11,11 @@ import pytest
 
 from accounting import Budget, InvalidParameter, Ledger
 from dpfedvis.data import FederatedData
-from dpfedvis.feddl import FedDL
 from dpfedvis.federation import Client, ClientFailed, Door, Federation, Streams, Terms, Workers
-from dpfedvis.kernels import Kernel
+from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation, Message, NoPerturbation
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Kernel
 
 MANY = [("threads", 1), ("threads", 2), ("threads", 3)]
 MECHANISMS = ["none", "heuristic", "published", "gradient", "clipped", "variable", "input", "mean-embedding"]
@@ -85,8 +85,8 @@ class Unreliable(GradientPerturbation):
     records: int = 30
     seen: ClassVar[dict[int, int]] = {}
 
-    def message(self, local, Y, setting, generator):
-        values = super().message(local, Y, setting, generator).values
+    def message(self, local, Y, public, generator):
+        values = super().message(local, Y, public, generator).values
         key = len(local.records)
         self.seen[key] = self.seen.get(key, 0) + 1
         if key != self.records or self.seen[key] != 2:
@@ -106,8 +106,8 @@ class Careless(NoPerturbation):
 
     how: str = "integers"
 
-    def message(self, local, Y, setting, generator):
-        values = super().message(local, Y, setting, generator).values
+    def message(self, local, Y, public, generator):
+        values = super().message(local, Y, public, generator).values
         if len(local.records) != 30:
             return Message(values)
         return Message(
@@ -206,7 +206,7 @@ def test_a_run_that_failed_can_be_tried_again(trust, configure, fed, tmp_path):
 # One client
 
 
-SETTING = Setting(Kernel((0.2,)), landmarks=3, features=4, rounds=2, local_steps=1, step_size=0.5)
+SETTING = PublicParameters(Kernel((0.2,)), landmarks=3, features=4, rounds=2, local_steps=1, step_size=0.5)
 
 
 def terms(event, index=0):

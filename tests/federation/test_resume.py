@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 
 from accounting import Budget, BudgetExceeded, InvalidParameter, Ledger
-from dpfedvis.callbacks import EarlyStop
 from dpfedvis.data import FederatedData
-from dpfedvis.feddl import FedDL
-from dpfedvis.federation import CheckpointDamaged, Door, ReleasedTwice, Workers, outbox
+from dpfedvis.federation import Door, FileDamaged, ReleasedTwice, Workers, outbox
+from dpfedvis.federation.callbacks import EarlyStop
+from dpfedvis.federation.checkpoint import SnapshotMismatch
+from dpfedvis.federation.feddl import FedDL
+from dpfedvis.federation.round_log import as_array
 from dpfedvis.mechanisms import MECHANISMS, GradientPerturbation
-from dpfedvis.snapshot import SnapshotMismatch
-from dpfedvis.trace import as_array
 
 
 class Crash(BaseException):
@@ -37,7 +37,7 @@ class Saboteur:
     def __init__(self, patch):
         self.count, self.at, self.after = 0, None, False
         write, record = outbox.write_arrays, Ledger.record
-        for module in ("dpfedvis.federation.outbox", "dpfedvis.snapshot"):
+        for module in ("dpfedvis.federation.outbox", "dpfedvis.federation.checkpoint"):
             patch.setattr(f"{module}.write_arrays", lambda *given: self._run(write, *given))
         patch.setattr(Ledger, "record", lambda ledger, *events: self._run(record, ledger, *events))
 
@@ -219,7 +219,7 @@ def test_a_door_of_one_run_lets_a_release_pass_once(make_upload):
         with pytest.raises(ReleasedTwice):
             door.release(uploads, values.shape)
     assert len(door.ledger) == 1  # nor did the other one pass
-    door.release([make_upload(values, again=True)], values.shape)
+    door.release([make_upload(values, resent=True)], values.shape)
     door.release([other], values.shape)
     door.release([make_upload(values, round=2)], values.shape)
     door.release([make_upload(values, what="moments")], values.shape)
@@ -239,7 +239,7 @@ def test_a_damaged_checkpoint_is_named_and_left_alone(name, damage, configure, f
     else:
         path.write_bytes(path.read_bytes()[:-40] if damage == "cut" else b"")
     before = path.read_bytes()
-    with pytest.raises(CheckpointDamaged, match=re.escape(f"{path} is damaged")):
+    with pytest.raises(FileDamaged, match=re.escape(f"{path} is damaged")):
         configure().run(fed, checkpoint=tmp_path)
     assert path.read_bytes() == before
     with Ledger.read(tmp_path / "ledger.sqlite") as ledger:
@@ -270,7 +270,7 @@ import json, sys
 import numpy as np
 from accounting import Budget
 from dpfedvis.data import FederatedData
-from dpfedvis.feddl import FedDL
+from dpfedvis.federation.feddl import FedDL
 
 folder, settings = sys.argv[1], json.loads(sys.argv[2])
 rng = np.random.default_rng(5)

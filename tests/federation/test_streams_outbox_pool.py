@@ -9,10 +9,10 @@ import pytest
 
 from accounting import InvalidParameter, PostProcessing
 from dpfedvis.federation import Client, Failure, Outbox, Pool, Streams, Terms, Upload
-from dpfedvis.federation.outbox import write_arrays
-from dpfedvis.kernels import Kernel
 from dpfedvis.mechanisms import NoPerturbation
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.files import write_arrays
+from dpfedvis.numerics.kernels import Kernel
 
 
 def test_a_stream_depends_on_seed_and_purpose_alone():
@@ -80,17 +80,17 @@ class Misbehaving(NoPerturbation):
 
     error: Exception | None = None
 
-    def message(self, local, Y, setting, generator):
+    def message(self, local, Y, public, generator):
         if self.error is not None:
             raise self.error
-        return super().message(local, Y, setting, generator)
+        return super().message(local, Y, public, generator)
 
 
 def client(index, error=None):
     records = np.random.default_rng(index).random((5, 2))
     terms = Terms(index, f"client-{index}", 5.0, 0.25, 4, None)
-    setting = Setting(Kernel.gaussian(1.0), 3, 2, rounds=1, local_steps=1, step_size=1.0)
-    return Client(records, terms, Misbehaving(error=error), setting, Streams(0), "seeded")
+    public = PublicParameters(Kernel.gaussian(1.0), 3, 2, rounds=1, local_steps=1, step_size=1.0)
+    return Client(records, terms, Misbehaving(error=error), public, Streams(0), "seeded")
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -11,11 +11,10 @@ import pytest
 from scipy.stats import chi2
 
 from accounting import Budget, PostProcessing
-from dpfedvis.callbacks import KeepLandmarks
 from dpfedvis.data import FederatedData
-from dpfedvis.feddl import FedDL
 from dpfedvis.federation import Door, Streams
-from dpfedvis.kernels import Kernel
+from dpfedvis.federation.callbacks import KeepLandmarks
+from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -25,8 +24,9 @@ from dpfedvis.mechanisms import (
     VariablePerturbation,
     mechanism,
 )
-from dpfedvis.mechanisms.base import Local
-from dpfedvis.mmd import max_clip
+from dpfedvis.mechanisms.base import PreparedRecords
+from dpfedvis.numerics.kernels import Kernel
+from dpfedvis.numerics.mmd import max_clip
 
 SIZES = (20, 35, 60)
 FEATURES, LANDMARKS, ROUNDS = 6, 12, 30
@@ -64,24 +64,24 @@ def configured(chosen, *, adjacency="replace-one", **settings) -> FedDL:
     return FedDL(**{**values, **settings})
 
 
-def stated_sensitivity(chosen, setting, records):
+def stated_sensitivity(chosen, public, records):
     """Δ of a mechanism, written out once more from the theory: single bandwidth."""
-    (gamma,), n_y = setting.kernel.gammas, setting.landmarks
-    half = 0.5 if setting.adjacency == "add-remove" else 1.0
+    (gamma,), n_y = public.kernel.gammas, public.landmarks
+    half = 0.5 if public.adjacency == "add-remove" else 1.0
     tight = half * 8 * math.sqrt(gamma / (2 * math.e)) / (records * math.sqrt(n_y))
     if isinstance(chosen, InputPerturbation):
         return 2 * chosen.tau_x
     if isinstance(chosen, MeanEmbedding):
         return half * 2 / records
     if isinstance(chosen, KMeans):
-        return (math.sqrt(2) if setting.adjacency == "add-remove" else 2.0) / records
+        return (math.sqrt(2) if public.adjacency == "add-remove" else 2.0) / records
     if isinstance(chosen, ClippedGradientPerturbation):
         return half * 8 * gamma * chosen.clip * max_clip(Kernel((gamma,)), n_y) / (records * n_y)
     if isinstance(chosen, VariablePerturbation):
-        growth = setting.step_size * 4 * gamma * (2 * math.exp(-1.5) / n_y + 1 / (n_y - 1))
-        return setting.step_size * tight * sum((1 + growth) ** q for q in range(setting.local_steps))
+        growth = public.step_size * 4 * gamma * (2 * math.exp(-1.5) / n_y + 1 / (n_y - 1))
+        return public.step_size * tight * sum((1 + growth) ** q for q in range(public.local_steps))
     if isinstance(chosen, GradientPerturbation) and chosen.bound == "theorem":
-        if setting.adjacency == "add-remove":
+        if public.adjacency == "add-remove":
             return 4 * gamma * chosen.upsilon / (records * math.sqrt(n_y))
         spread = (chosen.tau_x + chosen.tau_y) * (chosen.tau_x + chosen.upsilon)
         return 8 * math.sqrt(n_y) * gamma * chosen.tau_x / (records * n_y) * (1 + 2 * gamma * spread)
@@ -89,13 +89,13 @@ def stated_sensitivity(chosen, setting, records):
     return tight
 
 
-def quiet_message(chosen, client, setting, denominator, Y, round, streams, index):
+def quiet_message(chosen, client, public, denominator, Y, round, streams, index):
     """What the mechanism would upload without any noise."""
-    local = Local.of(chosen.prepare(client.X), denominator)
-    if setting.sampling_rate is not None:
-        local = local.sample(setting.sampling_rate, streams.generator("sample", chosen.what, index, round))
+    local = PreparedRecords.of(chosen.prepare(client.X), denominator)
+    if public.sampling_rate is not None:
+        local = local.sample(public.sampling_rate, streams.generator("sample", chosen.what, index, round))
     generator = streams.generator("message", chosen.what, index, round)
-    return chosen.message(local, Y, setting, generator).values.astype(np.float64)
+    return chosen.message(local, Y, public, generator).values.astype(np.float64)
 
 
 def check_variance(name, standardised):
@@ -144,9 +144,9 @@ def check(config: FedDL, fed: FederatedData, *, tolerance: float = 1e-6):
             callbacks=[landmarks],
             witness=lambda events, values: seen.append(Passed(tuple(events), values.copy())),
         )
-    setting, names = result.setting, [client.name for client in fed.clients]
+    public, names = result.public, [client.name for client in fed.clients]
     rate = config.sampling_rate or 1.0
-    if setting.adjacency == "add-remove":
+    if public.adjacency == "add-remove":
         denominators = [rate * config.public_records] * len(names)
     else:
         denominators = [rate * n for n in fed.records]
@@ -165,13 +165,13 @@ def check(config: FedDL, fed: FederatedData, *, tolerance: float = 1e-6):
 
     # The sensitivity in the events is that of the theory, for this client's own denominator.
     protected = {event.client: event for event in result.ledger.events() if not isinstance(event, PostProcessing)}
-    deltas = {n: stated_sensitivity(chosen, setting, d) for n, d in zip(names, denominators, strict=True)}
+    deltas = {n: stated_sensitivity(chosen, public, d) for n, d in zip(names, denominators, strict=True)}
     if chosen.trust != "local":
         deltas = {name: weight * deltas[name] for name, weight in zip(names, weights, strict=True)}
     for name in names:
         assert protected[name].sensitivity == pytest.approx(deltas[name], rel=1e-9), f"Δ of {name}"
         assert protected[name].trust == chosen.trust
-        assert protected[name].adjacency == setting.adjacency
+        assert protected[name].adjacency == public.adjacency
 
     # The noise that was drawn is the noise in the ledger, round by round and client by client.
     streams, draws = Streams(config.seed), defaultdict(list)
@@ -183,7 +183,7 @@ def check(config: FedDL, fed: FederatedData, *, tolerance: float = 1e-6):
         start = config.start.astype(fed.clients[0].X.dtype)
         starts = {1: start, **{s + 1: Y for s, Y in landmarks.kept.items()}}
         quiet = {
-            (client.name, s): quiet_message(chosen, client, setting, denominators[p], starts[s], s, streams, p)
+            (client.name, s): quiet_message(chosen, client, public, denominators[p], starts[s], s, streams, p)
             for p, client in enumerate(fed.clients)
             for s in range(1, uploads + 1)
         }
@@ -197,7 +197,7 @@ def check(config: FedDL, fed: FederatedData, *, tolerance: float = 1e-6):
                 assert len({e.sigma for e in each.events}) == 1
                 pairs = zip(names, weights, strict=True)
                 exact, name = sum(w * quiet[n, event.round] for n, w in pairs), "the sum"
-            assert each.values.shape == chosen.shape(setting)
+            assert each.values.shape == chosen.shape(public)
             draws[name].append((each.values.astype(np.float64) - exact) / event.sigma)
     for name, standardised in draws.items():
         check_fresh(f"{name} in different rounds", standardised)

@@ -20,15 +20,15 @@ from accounting import (
 )
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Streams
-from dpfedvis.kernels import Kernel
 from dpfedvis.mechanisms import MECHANISMS, HeuristicNoise, InputPerturbation, PublishedFedDL, mechanism
-from dpfedvis.mechanisms.base import Local
-from dpfedvis.mmd import mmd2
-from dpfedvis.optimisers import Plain
-from dpfedvis.scale import MedianDistance, Moments
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.base import PreparedRecords
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.scale import MedianDistance, Moments
+from dpfedvis.numerics.kernels import Kernel
+from dpfedvis.numerics.mmd import mmd2
+from dpfedvis.numerics.optimisers import Plain
 
-SETTING = Setting(Kernel((0.2,)), landmarks=7, features=4, rounds=3, local_steps=1, step_size=0.5)
+SETTING = PublicParameters(Kernel((0.2,)), landmarks=7, features=4, rounds=3, local_steps=1, step_size=0.5)
 RELEASES = {**MECHANISMS, "moments": Moments, "median": MedianDistance}
 UNPROTECTED = [name for name, kind in MECHANISMS.items() if kind().protection == "none"]
 
@@ -48,9 +48,9 @@ def name(request):
     return request.param
 
 
-def message(chosen, X, Y, setting=SETTING, seed=0, denominator=None):
-    local = Local.of(chosen.prepare(X), denominator or len(X))
-    return chosen.message(local, Y, setting, np.random.default_rng(seed))
+def message(chosen, X, Y, public=SETTING, seed=0, denominator=None):
+    local = PreparedRecords.of(chosen.prepare(X), denominator or len(X))
+    return chosen.message(local, Y, public, np.random.default_rng(seed))
 
 
 def test_names_are_the_keys(name):
@@ -199,7 +199,7 @@ def test_a_gradient_of_zero_has_no_nominal_price(configure):
 
 def test_published_takes_the_largest_discrepancy():
     X, Y = points(np.float64, 30)
-    setting = dataclasses.replace(SETTING, kernel=Kernel((0.05, 0.2, 0.8)))
+    public = dataclasses.replace(SETTING, kernel=Kernel((0.05, 0.2, 0.8)))
 
     def discrepancy(gamma):
         def mean(A, B):
@@ -207,8 +207,8 @@ def test_published_takes_the_largest_discrepancy():
 
         return mean(X, X) - 2 * mean(X, Y) + mean(Y, Y)
 
-    gamma, step = max(setting.kernel.gammas, key=discrepancy), 1e-6
-    values = message(PublishedFedDL(batch=30), X, Y, setting).values
+    gamma, step = max(public.kernel.gammas, key=discrepancy), 1e-6
+    values = message(PublishedFedDL(batch=30), X, Y, public).values
     for i, k in ((0, 0), (3, 2), (6, 3)):
         original = Y[i, k]
         Y[i, k] = original + step

@@ -14,20 +14,20 @@ from sklearn.cluster import KMeans as Lloyd
 
 from accounting import Budget, InvalidParameter
 from dpfedvis.data import FederatedData
-from dpfedvis.feddl import FedDL
-from dpfedvis.kernels import Kernel
+from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import KMeans, k_means
-from dpfedvis.mechanisms.base import Local
-from dpfedvis.optimisers import Plain
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.base import PreparedRecords
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Kernel
+from dpfedvis.numerics.optimisers import Plain
 
-SETTING = Setting(Kernel((0.5,)), landmarks=4, features=2, rounds=9, local_steps=1, step_size=1.0)
+SETTING = PublicParameters(Kernel((0.5,)), landmarks=4, features=2, rounds=9, local_steps=1, step_size=1.0)
 CORNERS = np.array([(0.0, 0.0), (10.0, 0.0), (0.0, 10.0), (10.0, 10.0)])
 
 
-def sums(X, Y, setting=SETTING, reach=0.75, denominator=None):
-    local = Local.of(X, float(denominator or len(X)))
-    return KMeans(reach=reach).message(local, Y, setting, np.random.default_rng(0)).values
+def sums(X, Y, public=SETTING, reach=0.75, denominator=None):
+    local = PreparedRecords.of(X, float(denominator or len(X)))
+    return KMeans(reach=reach).message(local, Y, public, np.random.default_rng(0)).values
 
 
 @pytest.mark.parametrize("block", [None, 3])
@@ -101,8 +101,8 @@ def test_settled_landmarks_are_not_shaken_by_the_noise_of_another_sweep():
     average[:, -1] = 1 / 200
     average += 0.002 * rng.standard_normal(average.shape)
     average[:, -1] = 1 / 200
-    setting = replace(SETTING, landmarks=200, features=5, noise=0.002)
-    moved = {noise: KMeans().update(Y, average, replace(setting, noise=noise), Plain(1.0)) for noise in (0.0, 0.002)}
+    public = replace(SETTING, landmarks=200, features=5, noise=0.002)
+    moved = {noise: KMeans().update(Y, average, replace(public, noise=noise), Plain(1.0)) for noise in (0.0, 0.002)}
     size = {noise: np.linalg.norm(step.landmarks - Y) for noise, step in moved.items()}
     assert size[0.002] < 0.25 * size[0.0]
 
@@ -117,8 +117,8 @@ def test_a_run_tells_its_mechanism_of_the_noise():
         sigmas = {event.client: event.sigma for event in result.ledger.events()}
         own = [weight * sigma for weight, sigma in zip((0.25, 0.75), sigmas.values(), strict=True)]
         expected = math.hypot(*own) if trust == "local" else next(iter(sigmas.values()))
-        assert result.setting.noise == pytest.approx(expected, rel=1e-12)
-    assert FedDL(landmarks=4, bandwidth=0.5, start="normal").run(fed).setting.noise == 0.0
+        assert result.public.noise == pytest.approx(expected, rel=1e-12)
+    assert FedDL(landmarks=4, bandwidth=0.5, start="normal").run(fed).public.noise == 0.0
 
 
 def test_an_empty_landmark_goes_beside_the_fullest():

@@ -10,8 +10,8 @@ import pytest
 from accounting import InvalidParameter
 from accounting.gate import Gate
 from accounting.noise import SeededNoise
-from dpfedvis import plan
 from dpfedvis.federation import Door, Streams
+from dpfedvis.federation import noise_plan as plan
 from dpfedvis.federation.client import Client
 from dpfedvis.mechanisms import (
     MECHANISMS,
@@ -162,7 +162,7 @@ def same_noise_at_every_client(patch):
 
 def delta_of_another_client(patch):
     stated, other = plan._stated, {20: 60, 60: 20}
-    patch.setattr(plan, "_stated", lambda chosen, setting, n: stated(chosen, setting, other.get(n, n)))
+    patch.setattr(plan, "_stated", lambda chosen, public, n: stated(chosen, public, other.get(n, n)))
 
 
 def release_missing(patch):

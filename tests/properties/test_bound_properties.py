@@ -16,9 +16,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import binomtest
 
 from accounting import gaussian_epsilon, sensitivity
-from dpfedvis import mmd
-from dpfedvis.distances import KernelFactor, gram_frame, kernel_factor, nystrom_factor
-from dpfedvis.evaluation.bounds import (
+from dpfedvis.evaluation.theory import (
     NORMS,
     Condition,
     KernelError,
@@ -47,8 +45,10 @@ from dpfedvis.evaluation.bounds import (
     trivial_error,
     with_noisy_records,
 )
-from dpfedvis.evaluation.bounds.motion import motion
-from dpfedvis.kernels import Kernel
+from dpfedvis.evaluation.theory.motion import motion
+from dpfedvis.numerics import mmd
+from dpfedvis.numerics.distances import KernelFactor, gram_frame, kernel_factor, nystrom_factor
+from dpfedvis.numerics.kernels import Kernel
 
 LEVEL = 1e-7
 ORDER = {"spectral": 2, "frobenius": "fro"}

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
-from dpfedvis.clustering import spectral_embedding
-from dpfedvis.distances import gram_frame, kernel_factor
-from dpfedvis.kernels import Kernel, kernel_matrix
-from dpfedvis.projections import clip_norms
-from dpfedvis.rows import DistanceRows, GramRows, KernelRows
+from dpfedvis.estimators.clusters import spectral_embedding
+from dpfedvis.mechanisms.rows import DistanceRows, GramRows, KernelRows
+from dpfedvis.numerics.distances import gram_frame, kernel_factor
+from dpfedvis.numerics.kernels import Kernel, kernel_matrix
+from dpfedvis.numerics.projections import clip_norms
 
 LAYOUTS = ("spread", "coincident", "collinear", "far clusters", "near duplicates", "records")
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from accounting import Budget
-from dpfedvis.billboard.subspace import SecondMoments
-from dpfedvis.kernels import Kernel
+from dpfedvis.federation.noise_plan import plan_run, terms_of_clients
+from dpfedvis.federation.private_map.subspace import SecondMoments
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -22,11 +22,11 @@ from dpfedvis.mechanisms import (
     MeanEmbedding,
     VariablePerturbation,
 )
-from dpfedvis.mechanisms.base import Local
-from dpfedvis.mmd import smoothness
-from dpfedvis.plan import plan_run, terms_of_clients
-from dpfedvis.scale import Moments, ScaleHistogram
-from dpfedvis.setting import Setting
+from dpfedvis.mechanisms.base import PreparedRecords
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
+from dpfedvis.numerics.kernels import Kernel
+from dpfedvis.numerics.mmd import smoothness
 
 N_Y, M = 5, 3
 MECHANISMS = {
@@ -53,28 +53,28 @@ SLACK = {name: 1 + (1e-4 if name == "mean-embedding" else 1e-9) for name in MECH
 
 def setting_for(kernel, adjacency, local_steps=1, stride=1.0):
     L = smoothness(kernel, N_Y)
-    return Setting(kernel, N_Y, M, 3, local_steps, stride / L, adjacency=adjacency)
+    return PublicParameters(kernel, N_Y, M, 3, local_steps, stride / L, adjacency=adjacency)
 
 
-def message(chosen, X, Y, setting, denominator):
+def message(chosen, X, Y, public, denominator):
     """The noise-free upload, with all that the mechanism enforces: clipped records, projected landmarks."""
     Y = chosen.projection(Y)
-    local = Local.of(chosen.prepare(X), denominator)
+    local = PreparedRecords.of(chosen.prepare(X), denominator)
     if chosen.protection == "home":
         return local.records
-    return chosen.message(local, Y, setting, np.random.default_rng(0)).values
+    return chosen.message(local, Y, public, np.random.default_rng(0)).values
 
 
-def distance(chosen, X, Y, record, setting, denominator):
+def distance(chosen, X, Y, record, public, denominator):
     """How far the upload moves when the last record is replaced, or removed."""
-    other = X[:-1] if setting.adjacency == "add-remove" else np.vstack([X[:-1], record])
-    parts = [message(chosen, each, Y, setting, denominator) for each in (X, other)]
+    other = X[:-1] if public.adjacency == "add-remove" else np.vstack([X[:-1], record])
+    parts = [message(chosen, each, Y, public, denominator) for each in (X, other)]
     return float(np.linalg.norm(parts[0].astype(np.float64) - parts[1]))
 
 
-def ratio(chosen, X, Y, record, setting):
+def ratio(chosen, X, Y, record, public):
     denominator = len(X)
-    return distance(chosen, X, Y, record, setting, denominator) / chosen.sensitivity(setting, denominator)
+    return distance(chosen, X, Y, record, public, denominator) / chosen.sensitivity(public, denominator)
 
 
 def arrays(rows):
@@ -94,25 +94,25 @@ def test_neighbours_differ_by_at_most_delta(name, adjacency, data):
     if name == "mean-embedding":
         X = np.clip(X, -4, 4)  # angles of a few hundred at most
     steps, stride = (data.draw(st.integers(1, 4)), data.draw(st.sampled_from([0.3, 1.0, 2.5])))
-    setting = setting_for(data.draw(KERNELS), adjacency, steps, stride)
-    assert ratio(chosen, X, Y, record, setting) <= SLACK[name]
+    public = setting_for(data.draw(KERNELS), adjacency, steps, stride)
+    assert ratio(chosen, X, Y, record, public) <= SLACK[name]
 
 
 @pytest.mark.parametrize(("name", "adjacency"), CASES)
 def test_no_search_finds_more_than_delta(name, adjacency):
     """Random restarts and hill climbing on records and landmarks at once."""
     chosen, rng = MECHANISMS[name], np.random.default_rng(1)
-    setting, worst = setting_for(Kernel((0.5,)), adjacency, local_steps=2), 0.0
+    public, worst = setting_for(Kernel((0.5,)), adjacency, local_steps=2), 0.0
     for restart in range(4):
         shapes = [(2, M), (N_Y, M), (1, M)]
         point = [rng.normal(0, (0.5, 1.0)[restart % 2], shape) for shape in shapes]
         if restart >= 2:
             point[1][:] = point[1][0]  # landmarks that coincide, where the bounds are attained
             point[2] = 2 * point[1][:1] - point[0][-1:]
-        best, width = ratio(chosen, *point, setting), 0.5
+        best, width = ratio(chosen, *point, public), 0.5
         for _ in range(60):
             trial = [part + width * rng.normal(size=part.shape) * (rng.random(part.shape) < 0.5) for part in point]
-            value = ratio(chosen, *trial, setting)
+            value = ratio(chosen, *trial, public)
             if value > best:
                 best, point = value, trial
             else:
@@ -144,16 +144,16 @@ def test_the_tight_bound_is_attained(gamma, adjacency):
         ClippedGradientPerturbation(clip=1.0),
         ClippedGradientPerturbation(clip=0.2),
     ):
-        setting = setting_for(Kernel((gamma,)), adjacency)
-        assert ratio(chosen, X, Y, -record, setting) == pytest.approx(1, rel=1e-9)
+        public = setting_for(Kernel((gamma,)), adjacency)
+        assert ratio(chosen, X, Y, -record, public) == pytest.approx(1, rel=1e-9)
     if adjacency == "replace-one":
-        assert ratio(VariablePerturbation(), X, Y, -record, setting) == pytest.approx(1, rel=1e-9)
+        assert ratio(VariablePerturbation(), X, Y, -record, public) == pytest.approx(1, rel=1e-9)
         scaled = X / np.abs(X).max() / 10
         opposite = np.zeros((1, M))
         opposite[0, 0] = 5.0
         worst = np.vstack([scaled[:-1], opposite])
         for chosen in (Moments(tau_x=1.3), InputPerturbation(tau_x=1.3)):
-            assert ratio(chosen, worst, Y, -opposite, setting) == pytest.approx(1, rel=1e-6)
+            assert ratio(chosen, worst, Y, -opposite, public) == pytest.approx(1, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", [name for name, chosen in MECHANISMS.items() if chosen.protection == "upload"])
@@ -164,9 +164,9 @@ def test_whole_clients_differ_by_at_most_the_delta_of_one_record(name, data):
     X, other = (data.draw(arrays(data.draw(st.integers(1, 6)))) for _ in range(2))
     if name == "mean-embedding":
         X, other = np.clip(X, -4, 4), np.clip(other, -4, 4)
-    Y, setting = data.draw(arrays(N_Y)), setting_for(data.draw(KERNELS), "replace-one", data.draw(st.integers(1, 3)))
-    here, there = (message(chosen, each, Y, setting, float(len(each))).astype(np.float64) for each in (X, other))
-    assert np.linalg.norm(here - there) <= chosen.sensitivity(setting, 1.0) * SLACK[name]
+    Y, public = data.draw(arrays(N_Y)), setting_for(data.draw(KERNELS), "replace-one", data.draw(st.integers(1, 3)))
+    here, there = (message(chosen, each, Y, public, float(len(each))).astype(np.float64) for each in (X, other))
+    assert np.linalg.norm(here - there) <= chosen.sensitivity(public, 1.0) * SLACK[name]
 
 
 def test_float32_exceeds_delta_by_rounding_alone():
@@ -176,8 +176,8 @@ def test_float32_exceeds_delta_by_rounding_alone():
     record[0, 0] = 1 / math.sqrt(2 * gamma)
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(size=(n - 1, M)).astype(np.float32), record])
-    Y, setting = np.zeros((N_Y, M), np.float32), setting_for(Kernel((gamma,)), "replace-one")
-    assert ratio(GradientPerturbation(), X, Y, -record, setting) <= 1 + 4 * n * float(np.finfo(np.float32).eps)
+    Y, public = np.zeros((N_Y, M), np.float32), setting_for(Kernel((gamma,)), "replace-one")
+    assert ratio(GradientPerturbation(), X, Y, -record, public) <= 1 + 4 * n * float(np.finfo(np.float32).eps)
 
 
 @pytest.mark.parametrize("name", [name for name, chosen in MECHANISMS.items() if chosen.protection == "upload"])
@@ -186,14 +186,14 @@ def test_events_of_weighted_sums_cover_every_client(name, trust):
     """Where only Σ ω_p m_p is seen, a record of client p moves it by ω_p Δ_p, which is what its event says."""
     chosen, rng = replace(MECHANISMS[name], trust=trust), np.random.default_rng(4)
     sizes, weights = [4, 7, 12], [0.5, 0.2, 0.3]
-    setting = setting_for(Kernel((0.5,)), "replace-one")
+    public = setting_for(Kernel((0.5,)), "replace-one")
     plan = plan_run(Budget(1.0, 1e-5), chosen, 3, None, "seeded", {})
-    terms = terms_of_clients(plan, chosen, setting, ["a", "b", "c"], sizes, weights)
+    terms = terms_of_clients(plan, chosen, public, ["a", "b", "c"], sizes, weights)
     for size, weight, term in zip(sizes, weights, terms, strict=True):
         scale = 1.0 if trust == "local" else weight
         for _ in range(20):
             X, Y = rng.normal(0, 2, (size, M)), rng.normal(0, 0.5, (N_Y, M))
-            moved = scale * distance(chosen, X, Y, rng.normal(0, 2, (1, M)), setting, size)
+            moved = scale * distance(chosen, X, Y, rng.normal(0, 2, (1, M)), public, size)
             assert moved <= term.event.sensitivity * SLACK[name]
     if trust != "local":
         sigmas = {term.event.sigma for term in terms}

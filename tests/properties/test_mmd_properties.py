@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from dpfedvis import mmd
-from dpfedvis.kernels import InvalidPoints, Kernel, Workspace
+from dpfedvis.numerics import mmd
+from dpfedvis.numerics.kernels import InvalidPoints, Kernel, Workspace
 
 ESTIMATORS = st.sampled_from(["unbiased", "biased"])
 GAMMAS = st.floats(1e-3, 1e3)
@@ -141,7 +141,7 @@ class TestSmoothness:
         for _ in range(3):
             start = np.concatenate([rng.normal(size=size), 0.3 * rng.normal(size=size), rng.normal(size=4)])
             ratio = max(ratio, -minimize(minus_ratio, start, options={"maxiter": 80}).fun)
-        record_property("ratio", ratio)
+        record_property("ratio", float(ratio))
         print(f"worst ratio to L for {landmarks} landmarks, {estimator}: {ratio:.6f}")
         assert 0.98 <= ratio <= 1 + 1e-6
 

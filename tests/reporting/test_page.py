@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 
 from accounting import Ledger
-from dpfedvis.cli import main
-from dpfedvis.config import RunConfig
+from dpfedvis.cli.main import main
 from dpfedvis.data import load
 from dpfedvis.evaluation.scores import certificate_per_record
-from dpfedvis.leave import leave_report
-from dpfedvis.recording import Recording, RecordingError
 from dpfedvis.reporting.html_parts import Html, element, packed, script_json, shown, table
 from dpfedvis.reporting.page import report
 from dpfedvis.reporting.page_figures import points
 from dpfedvis.reporting.run_facts import Cloud, Grouping, RunFacts, StatementMismatch
-from tests.reporting.conftest import HOSTILE, MARKED, coordinates, marked
+from dpfedvis.reporting.run_report import write_report
+from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.upload_reader import Recording, RecordingError
+from tests.run_fixtures import HOSTILE, MARKED, coordinates, marked
 
 RUNS = ("exact", "private", "open_run", "clustered", "simulated", "real")
 
@@ -124,7 +124,7 @@ def test_a_statement_that_contradicts_the_ledger_is_refused(private: Path, tmp_p
     statement = json.loads((copy / "statement.json").read_text())
     (copy / "statement.json").write_text(json.dumps({**statement, "epsilon_end_to_end": 1.0}))
     with pytest.raises(StatementMismatch, match="the statement says ε = 1, and its ledger ε = 4"):
-        leave_report(copy)
+        write_report(copy)
 
 
 def test_the_page_can_be_made_again_from_the_folder(
@@ -157,7 +157,7 @@ def test_a_damaged_folder_is_named(
     assert "holds a damaged run" in error or "trace.csv is not a trace" in error
     assert (copy / "report.html").read_bytes() == before
     with pytest.raises(RecordingError, match="holds no finished run"):
-        leave_report(tmp_path / "nothing")
+        write_report(tmp_path / "nothing")
 
 
 # What comes from outside
@@ -213,7 +213,7 @@ def test_with_real_noise_nothing_past_the_door_is_in_the_folder_or_the_page(
     assert not (real / "simulation").exists()
     copy = Path(shutil.copytree(real, tmp_path / "copy"))
     shutil.copytree(simulated / "simulation", copy / "simulation")
-    leave_report(copy)
+    write_report(copy)
     assert page(copy) == page(real)
     text = page(copy)
     assert not labels_in(text)
@@ -228,7 +228,7 @@ def test_with_real_noise_nothing_past_the_door_is_in_the_folder_or_the_page(
     # Nor if the settings claim that the noise was seeded: the statement knows better.
     settings = (copy / "config.toml").read_text()
     (copy / "config.toml").write_text(settings.replace('noise = "system"', 'noise = "seeded"'))
-    leave_report(copy)
+    write_report(copy)
     assert "in a real federation nobody sees this" not in page(copy)
 
 
@@ -268,7 +268,7 @@ def test_the_paper_s_claim_is_shown_beside_infinity(exact: Path) -> None:
 
 
 def test_noise_without_a_guarantee_has_its_price_in_the_page(tmp_path: Path) -> None:
-    from tests.reporting.conftest import make
+    from tests.run_fixtures import make
 
     folder = make(tmp_path / "run", mechanism="heuristic", beta=1.0, landmarks=10)
     (found,) = [each for each in Outline(page(folder)).of("strong") if "data-nominal-epsilon" in each]
@@ -280,7 +280,7 @@ def test_the_certificate_is_that_of_the_exact_rows(exact: Path) -> None:
     found = RunFacts.read(exact).certificate
     assert found is not None
     recording = Recording.read(exact)
-    truth = certificate_per_record(load("digits", records=100).X, recording.landmarks, recording.setting.kernel)
+    truth = certificate_per_record(load("digits", records=100).X, recording.landmarks, recording.public.kernel)
     assert found.bound == pytest.approx(100 * truth, rel=1e-6)
     assert found.trivial == 100
     assert shown(found.bound) in page(exact)

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from accounting import Ledger
+from dpfedvis.experiments.sweeps.store import Row
 from dpfedvis.reporting.html_parts import Page, section
 from dpfedvis.reporting.page_figures import points
 from dpfedvis.reporting.run_facts import Cloud, Grouping
-from dpfedvis.sweeps.store import Row
-from tests.reporting.conftest import HOSTILE
+from tests.run_fixtures import HOSTILE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -279,7 +279,7 @@ def test_the_page_of_the_demo_works_too(demo: Path, opened: Callable[..., Browse
 def test_the_page_of_a_sweep_hides_a_series_everywhere(
     tmp_path: Path, sweep_rows: list[Row], opened: Callable[..., Browser]
 ) -> None:
-    from dpfedvis.reporting.sweep_report import write_report
+    from dpfedvis.experiments.sweeps.report import write_report
 
     write_report(sweep_rows, tmp_path, "dpfedvis")
     browser = opened(tmp_path / "report.html", width=360)

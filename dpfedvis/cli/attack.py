@@ -1,0 +1,168 @@
+"""`dpfedvis attack`: what an honest-but-curious server can find out from a recorded run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpfedvis.errors import DpfedvisError
+
+if TYPE_CHECKING:
+    from attacks.kinds import Result, Truth
+    from dpfedvis.runs.upload_reader import Recording
+
+_EXAMPLE = """\
+example:
+  dpfedvis run --data digits --records 1000 --sample random --landmarks 100 --mechanism none --out runs/exact
+  dpfedvis attack --run runs/exact --kind reconstruction
+
+An attack sees the run's folder only: uploads, ledger, landmarks, map. The records are loaded again by config.toml,
+to score it. Its pictures show records, so they go to a folder beside the run's and not into it. Membership and exposure
+compare with records of the same file that took no part: a run with --records N --sample random leaves some.
+"""
+
+
+class OtherData(DpfedvisError):
+    """The data at hand are not those of the run."""
+
+
+class NotForAll(DpfedvisError):
+    """Something that is for data owners would get where everyone looks."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "attack",
+        help="try to get records back from a recorded run",
+        description="Attack a recorded run as an honest-but-curious server would, and score what comes out.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--run", required=True, metavar="FOLDER", dest="folder", help="what dpfedvis run left")
+    parser.add_argument("--kind", default="all", help="reconstruction, inversion, membership, exposure or all (all)")
+    parser.add_argument("--out", metavar="FOLDER", help="where to leave pages and pictures (FOLDER-attacks)")
+    parser.add_argument("--owner-out", metavar="FOLDER", help="where to leave a file for each client with its most "
+                        "exposed records, for that client only")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="of the attacks' own random choices (0)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from accounting import checks
+    from attacks.gradients import NothingToSee
+    from attacks.kinds import NothingToAttack, available, kind
+    from dpfedvis.federation import Streams
+    from dpfedvis.runs.upload_reader import Recording
+
+    names = available()
+    checks.one_of("--kind", arguments.kind, ("all", *names))
+    streams = Streams(checks.at_least("--seed", arguments.seed, 0))
+    recording = Recording.read(arguments.folder)
+    truth = truth_of(recording.folder)
+    out = Path(arguments.out) if arguments.out else recording.folder.with_name(recording.folder.name + "-attacks")
+    owners = None if arguments.owner_out is None else apart(Path(arguments.owner_out), recording.folder, out)
+    report: dict[str, Any] = {}
+    results: dict[str, Result] = {}
+    for name in names if arguments.kind == "all" else (arguments.kind,):
+        if sys.stderr.isatty():
+            print(f"{name} …", file=sys.stderr)
+        try:
+            results[name] = kind(name)(recording, truth, streams.generator("attack", name))
+        except (NothingToAttack, NothingToSee) as reason:
+            if arguments.kind != "all":
+                raise
+            report[name] = {"skipped": str(reason)}
+            continue
+        report[name] = json.loads(results[name].to_json())
+    # Only now, so that a recording that turns out to be damaged leaves no part of a report behind.
+    for name, result in results.items():
+        write(result, name, out)
+        if not arguments.json:
+            print(result.markdown())
+    if owners is not None:
+        write_owners(recording, truth, owners)
+    if arguments.json:
+        print(json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False))
+        return 0
+    for name, each in report.items():
+        if "skipped" in each:
+            print(f"{name}: {each['skipped']}")
+    if results:
+        print(f"pages, pictures and JSON are in {out}")
+    if owners is not None:
+        print(f"a file for each client, for that client only, is in {owners}")
+    return 0
+
+
+def truth_of(folder: Path) -> Truth:
+    """Load the records of a run again, for scoring; an error unless they are the same data."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from attacks.kinds import Truth
+    from dpfedvis.runs.execute import CONFIG, PROVENANCE
+    from dpfedvis.runs.settings import RunConfig
+    from dpfedvis.runs.upload_reader import RecordingError
+
+    config = RunConfig.from_toml(folder / CONFIG)
+    try:
+        expected = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["data"].get("sha256")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordingError(f"{folder / PROVENANCE} cannot be read ({error})") from error
+    # A value that is missing among records that took no part did not stop the run.
+    whole = replace(config, records=None, missing="public-value").dataset()
+    # A run whose noise is real does not tell; then whoever attacks it has to know what they hold.
+    if expected is not None and whole.sha256 != expected:
+        raise OtherData(
+            f"{config.data} has changed since the run: its hash is {whole.sha256[:16]}…, not {expected[:16]}…"
+        )
+    fed = config.federated()
+    fresh = np.delete(whole.X, config.taken(len(whole.X)), axis=0).astype(fed.clients[0].X.dtype)
+    fresh = fresh[np.isfinite(fresh).all(axis=1)]
+    return Truth(fed, fresh if len(fresh) else None, whole.image_shape, exchangeable=config.sample == "random")
+
+
+def write(result: Result, name: str, out: Path) -> None:
+    """Leave a page, a picture and JSON of one attack."""
+    from dpfedvis.numerics.files import write_text
+    from dpfedvis.runs.execute import FolderUnusable
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        result.figure(out / f"{name}.png")
+        write_text(out / f"{name}.json", result.to_json() + "\n")
+        write_text(out / f"{name}.md", result.markdown())
+    except OSError as error:
+        raise FolderUnusable(f"{out} cannot be written to: {error.strerror}") from error
+
+
+def apart(folder: Path, *public: Path) -> Path:
+    """Return a folder for owners, or raise if it lies in one that everyone reads."""
+    place = folder.resolve()
+    for each in public:
+        if place == each.resolve() or each.resolve() in place.parents:
+            raise NotForAll(f"--owner-out {folder} lies in {each}, which others read; choose another folder")
+    return folder
+
+
+def write_owners(recording: Recording, truth: Truth, folder: Path) -> None:
+    """Leave each client a file of its most exposed records."""
+    from attacks.exposure_attack import owner_views
+    from dpfedvis.numerics.files import write_text
+    from dpfedvis.runs.execute import FolderUnusable
+
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for number, view in enumerate(owner_views(recording, truth)):
+            # A client's name may be no name for a file, and two may differ in such letters only.
+            plain = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in view.client)
+            write_text(folder / f"{number}-{plain}.json", view.to_json() + "\n")
+    except OSError as error:
+        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error

@@ -1,0 +1,175 @@
+"""`dpfedvis audit`: play games against a mechanism, and hold what they certify against the ledger's ε."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from accounting.errors import InvalidParameter
+from dpfedvis.cli.audit_output import as_text, make_folder, write_audit
+from dpfedvis.cli.audit_pipeline import MECHANISM_SETTINGS, audit_run, audit_settings
+from dpfedvis.errors import DpfedvisError
+
+if TYPE_CHECKING:
+    from attacks.audit import Level
+    from dpfedvis.mechanisms import Mechanism
+
+_EXAMPLE = """\
+example:
+  dpfedvis audit --mechanism gradient --epsilon 4 --games 200
+  dpfedvis audit --level pipeline --epsilon 4 --out audits
+  dpfedvis run --data digits --clients 5 --epsilon 4 --out runs/audited
+  dpfedvis audit --run runs/audited --games 200
+
+Level noise puts thousands of canaries of the stated sensitivity into the noise path of one run: it finds too little
+noise, noise used twice, releases not counted. Level records runs FedDL with one worst-case record at each of many
+clients: it finds wrong sensitivities and clipping as well. Level pipeline fits end-to-end private maps, whose landmarks
+the mechanism learns, and audits all their stages as one mechanism; the same games are a membership attack, whose rates
+are held against the most that the guarantee allows. Its folder also gets the privacy statement of such a run, with
+both in it. --run does that with the settings of a finished run, and puts the result into the statement of that run; the
+run's data are not used. With trust aggregate every game is a run of its own, about a fifth of a second each.
+A lower bound above the claim shows that the claim is wrong; if chance cannot explain it, or more right guesses than the
+guarantee allows, the exit code is 1 (by chance at most twice in a thousand). A bound below the claim shows what this
+adversary could certify, and no more.
+"""
+_LEVELS = ("noise", "records")
+_PIPELINE = "pipeline"
+_DELTA, _NOISE, _CANARIES = 1e-5, "seeded", 10_000
+
+
+class MissingOption(DpfedvisError):
+    """An option that this mechanism cannot do without."""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "audit",
+        help="hold a mechanism's ε against what an adversary can certify",
+        description="Certify a lower bound on the ε of a mechanism, and compare it with what the ledger claims.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--run", metavar="FOLDER", dest="folder", help="audit the map of this run by its settings, and "
+                        "put the result into its statement")  # fmt: skip
+    parser.add_argument("--mechanism", help="short name, or all of them (gradient; k-means for pipeline)")
+    parser.add_argument("--epsilon", type=float, help="ε of the run; needed by mechanisms that protect")
+    parser.add_argument("--delta", type=float, help=f"δ of the run ({_DELTA:g})")
+    parser.add_argument("--level", choices=(*_LEVELS, "both", _PIPELINE), default="both", help="which audit (both)")
+    parser.add_argument("--canaries", type=int, help=f"canaries of level noise ({_CANARIES})")
+    parser.add_argument("--games", type=int, default=1000, help="clients of records and pipeline, a canary each (1000)")
+    parser.add_argument("--rounds", type=int, help="rounds S (50 for noise, 4 for the others)")
+    parser.add_argument("--local-steps", type=int, help="local steps Q of variable and local-steps (1)")
+    parser.add_argument("--trust", help="local, aggregate or central (local)")
+    parser.add_argument("--tau-x", type=float, help="public bound on the norm of a record, for input (1)")
+    parser.add_argument("--clip", type=float, help="clipping norm of clipped, as a fraction of the largest (0.5)")
+    parser.add_argument("--beta", type=float, help="β of heuristic (1) and published (0)")
+    parser.add_argument("--frequencies", type=int, help="frequencies of mean-embedding (1000)")
+    parser.add_argument("--noise", help=f"seeded, system or discrete ({_NOISE})")
+    parser.add_argument("--confidence", type=float, default=0.95, help="of each lower bound (0.95)")
+    parser.add_argument("--seed", type=int, default=0, help="of coins and seeded noise (0)")
+    parser.add_argument("--out", metavar="FOLDER", help="leave a page, a picture and JSON of each audit here")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from accounting import Budget, checks
+    from attacks import audit
+    from dpfedvis.federation import NOISE_SOURCES
+    from dpfedvis.mechanisms import MECHANISMS
+
+    if arguments.folder is not None:
+        checks.one_of("--level", arguments.level, (_PIPELINE, "both"))
+        return audit_run(arguments, _bar)
+    arguments.delta = _DELTA if arguments.delta is None else arguments.delta
+    arguments.noise = arguments.noise or _NOISE
+    if arguments.mechanism is None:
+        arguments.mechanism = "k-means" if arguments.level == _PIPELINE else "gradient"
+    checks.one_of("--mechanism", arguments.mechanism, ("all", *MECHANISMS))
+    checks.one_of("--noise", arguments.noise, NOISE_SOURCES)
+    checks.probability("--confidence", arguments.confidence)
+    checks.probability("--delta", arguments.delta)
+    budget = None if arguments.epsilon is None else Budget(arguments.epsilon, arguments.delta)
+    names = tuple(MECHANISMS) if arguments.mechanism == "all" else (arguments.mechanism,)
+    chosen = [_mechanism(arguments, name, alone=len(names) == 1) for name in names]
+    if budget is None and any(each.protection != "none" for each in chosen):
+        raise MissingOption("--epsilon is needed: without a budget a mechanism that protects claims nothing")
+    if arguments.level == _PIPELINE:
+        return audit_settings(arguments, chosen, budget, _bar)
+    # All of them before the first runs, so that bad settings are found before any work.
+    planned = [(each, name, _level(arguments, each, name)) for each in chosen for name in _levels(arguments, each)]
+    folder = None if arguments.out is None else make_folder(arguments.out)
+    results = []
+    for each, name, level in planned:
+        results.append(audit(each, budget, level=level))
+        if folder is not None:
+            write_audit(results[-1], folder, f"{each.name}-{name}")
+        if not arguments.json:
+            print(as_text(results[-1]), flush=True)
+    if arguments.json:
+        print(json.dumps([result.to_dict() for result in results], indent=2, ensure_ascii=False, allow_nan=False))
+    elif folder is not None:
+        print(f"pages, pictures and JSON are in {folder}")
+    return int(any(result.verdict == "violated" for result in results))
+
+
+def _mechanism(arguments: argparse.Namespace, name: str, *, alone: bool) -> Mechanism:
+    """Return a mechanism with the settings given; of all mechanisms, each takes those that it has."""
+    from dataclasses import fields
+
+    from dpfedvis.mechanisms import MECHANISMS
+
+    kind: Any = MECHANISMS[name]
+    known = {field.name for field in fields(kind)}
+    given = {key: value for key in MECHANISM_SETTINGS if (value := getattr(arguments, key)) is not None}
+    strange = sorted(set(given) - known)
+    if strange and alone:
+        option = f"--{strange[0].replace('_', '-')}"
+        raise InvalidParameter(option, given[strange[0]], f"absent for {name}")
+    built: Mechanism = kind(**{key: value for key, value in given.items() if key in known})
+    return built
+
+
+def _levels(arguments: argparse.Namespace, mechanism: Mechanism) -> tuple[str, ...]:
+    """Without protection there is no noise to audit; the games with records are played all the same."""
+    if arguments.level != "both":
+        return (arguments.level,)
+    return ("records",) if mechanism.protection == "none" else _LEVELS
+
+
+def _level(arguments: argparse.Namespace, mechanism: Mechanism, name: str) -> Level:
+    from attacks.audit import NoiseAudit, RecordAudit
+
+    common: dict[str, Any] = {
+        "local_steps": arguments.local_steps if mechanism.local_steps and arguments.local_steps is not None else 1,
+        "noise": arguments.noise,
+        "seed": arguments.seed,
+        "confidence": arguments.confidence,
+        "progress": _bar(f"{mechanism.name}, {name}", "round"),
+    }
+    if arguments.rounds is not None:
+        common["rounds"] = arguments.rounds
+    if name == "noise":
+        return NoiseAudit(canaries=_CANARIES if arguments.canaries is None else arguments.canaries, **common)
+    return RecordAudit(games=arguments.games, delta=arguments.delta, **common)
+
+
+def _bar(title: str, unit: str) -> Callable[[int, int], None]:
+    """Return a progress bar on standard error; silent where that is not a terminal."""
+    from tqdm import tqdm
+
+    bars: list[Any] = []  # made when the first is done, as several audits may wait for their turn
+
+    def show(done: int, total: int) -> None:
+        if not bars:
+            bars.append(tqdm(desc=title, total=total, unit=unit, disable=not sys.stderr.isatty(), leave=False))
+        bars[0].update(done - bars[0].n)
+        if done == total:
+            bars[0].close()
+
+    return show

@@ -1,0 +1,211 @@
+"""`dpfedvis demo`: the whole story on one page, from runs made on the spot."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from dpfedvis.experiments.demo_page import Attacked, Story
+    from dpfedvis.reporting.run_facts import Cloud
+    from dpfedvis.runs.settings import RunConfig
+
+INDEX = "index.html"
+Made = TypeVar("Made")
+ATTACKED = ("exact", "plus", "noisy")
+_EXAMPLE = """\
+example:
+  dpfedvis demo --out runs/story
+
+It runs t-SNE of collected records, Fed-tSNE, the paper's Fed-tSNE+ and private maps at two budgets, attacks them, and
+leaves one page, index.html, with a folder for each run beside it. About a minute on two cores.
+"""
+
+
+def add_parser(subparsers: Any) -> None:
+    """Register the command."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="tell the whole story on one page",
+        description="Make maps of digits with and without privacy, attack them, and tell all of it on one page.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where to leave it; new or empty")
+    parser.add_argument("--records", type=int, help="take so many records only (all 1797)")
+    parser.add_argument("--clients", type=int, default=10, help="number of clients (10)")
+    parser.add_argument("--epsilons", type=_two, default="1,10", help="the two budgets of the private maps (1,10)")
+    parser.add_argument("--seed", type=int, default=0, help="(0)")
+    parser.add_argument("--jobs", type=int, default=1, help="threads of t-SNE (1)")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from dpfedvis.experiments.demo_page import demo_page
+    from dpfedvis.numerics.files import write_text
+    from dpfedvis.runs.folder import FolderUnusable, refuse_taken
+
+    out, started = Path(arguments.out), time.perf_counter()
+    refuse_taken(out)
+    configs = plan(arguments)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        # Whole or not at all: it gets its name when it is finished.
+        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    except OSError as error:
+        raise FolderUnusable(f"{out} cannot be written to: {error.strerror}") from error
+    try:
+        story = tell(configs, folder, command_of(arguments))
+        write_text(folder / INDEX, demo_page(story))
+        folder.chmod(0o755)
+        if out.is_dir():
+            out.rmdir()
+        folder.replace(out)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    seconds = time.perf_counter() - started
+    page = out / INDEX
+    if arguments.json:
+        print(json.dumps(summary(story, page, seconds), indent=2, allow_nan=False))
+    else:
+        for key, name in story.names.items():
+            print(f"{name}: {out / key}")
+        print(f"made in {seconds:.0f} s; open {page} in a browser")
+    return 0
+
+
+def plan(arguments: argparse.Namespace) -> dict[str, RunConfig]:
+    """Return the settings of every run, by its key."""
+    from dpfedvis.runs.settings import RunConfig
+
+    low, high = arguments.epsilons
+    common: dict[str, Any] = {
+        "data": "digits",
+        "records": arguments.records,
+        "clients": arguments.clients,
+        "seed": arguments.seed,
+        "jobs": arguments.jobs,
+    }
+    exact, private = {**common, "landmarks": 100}, {**common, "trust": "aggregate", "release": "none"}
+    settings: dict[str, dict[str, Any]] = {
+        "exact": {**exact, "mechanism": "none"},
+        "plus": {**exact, "mechanism": "heuristic", "beta": 1.0},
+        "private-low": {**private, "epsilon": low},
+        "private-high": {**private, "epsilon": high, "density": True, "classes": tuple(range(10))},
+        "noisy": {**exact, "epsilon": high, "release": "noisy"},
+    }
+    return {key: RunConfig.from_mapping(each) for key, each in settings.items()}
+
+
+def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
+    """Make all runs in `folder`, attack them, and return what the page says."""
+    from tqdm import tqdm
+
+    from dpfedvis.data import load
+    from dpfedvis.evaluation.theory.study import Settings, Study
+    from dpfedvis.experiments.demo_page import Story
+    from dpfedvis.reporting.run_facts import RunFacts
+    from dpfedvis.reporting.run_report import show
+    from dpfedvis.runs.execute import execute
+
+    common = next(iter(configs.values()))
+    sample = min(300, len(common.dataset().X))
+    settings = Settings(landmarks=(max(sample // 30, 2), max(sample // 6, 4)), sigmas=(0.0, 0.1), seed=common.seed)
+    study = Study(load(common.data, records=sample), settings)
+    targets = (*ATTACKED, "private-high")
+    with tqdm(total=2 + len(configs) + len(targets), unit="part", disable=not sys.stderr.isatty()) as bar:
+
+        def step(name: str, make: Callable[..., Made], *given: Any) -> Made:
+            bar.set_description(name)
+            made = make(*given)
+            bar.update()
+            return made
+
+        central, scores = step("central t-SNE", centrally, common)
+        for key, config in configs.items():
+            step(key, partial(execute, show=show), config, folder / key)
+        attacks = [step(f"attack on {key}", attacked, folder, key, common.seed) for key in targets]
+        cases = step("bounds", study.run)
+    facts = {key: RunFacts.read(folder / key) for key in configs}
+    return Story(central, scores, facts, ("private-low", "private-high"), attacks, study, cases, command)
+
+
+def centrally(config: RunConfig) -> tuple[Cloud, dict[str, float]]:
+    """t-SNE of the collected records, in the order of the clients, and its scores."""
+    import numpy as np
+
+    from dpfedvis.evaluation.scores import map_table
+    from dpfedvis.experiments.sweeps.baselines import central_map
+    from dpfedvis.reporting.run_facts import Cloud, Grouping
+
+    fed = config.federated()
+    places, (_, y) = central_map(config, fed), fed.pooled()
+    groups = {} if y is None else {"class": Grouping.of(y)}
+    groups["client"] = Grouping.of(np.repeat([client.name for client in fed.clients], fed.records))
+    return Cloud(places, "record", groups), map_table(fed, places, seed=config.seed)
+
+
+def attacked(folder: Path, key: str, seed: int) -> Attacked:
+    """Attack the rows of a run; its pictures show records, and lie beside the runs."""
+    from attacks.kinds import NothingToAttack, kind
+    from dpfedvis.cli.attack import truth_of, write
+    from dpfedvis.experiments.demo_page import Attacked
+    from dpfedvis.federation import Streams
+    from dpfedvis.runs.upload_reader import Recording
+
+    recording = Recording.read(folder / key)
+    try:
+        result = kind("reconstruction")(recording, truth_of(recording.folder), Streams(seed).generator("attack", key))
+    except NothingToAttack as reason:
+        return Attacked(key, refused=str(reason))
+    out = folder / f"{key}-attacks"
+    write(result, "reconstruction", out)
+    return Attacked(key, (out / "reconstruction.png").read_bytes(), dict(result.summary))
+
+
+def summary(story: Story, page: Path, seconds: float) -> dict[str, Any]:
+    """Return the main facts, ready for JSON."""
+    return {
+        "page": str(page),
+        "epsilon_end_to_end": {key: facts.statement["epsilon_end_to_end"] for key, facts in story.runs.items()},
+        "nominal_epsilon_of_plus": story.runs["plus"].statement["nominal_epsilon"],
+        "relative_error_of_attacks": {
+            found.run: found.numbers["relative error"] for found in story.attacks if found.picture is not None
+        },
+        "seconds": round(seconds, 3),
+    }
+
+
+def command_of(arguments: argparse.Namespace) -> str:
+    """Return the command that makes the same page again."""
+    words = ["dpfedvis", "demo", "--out", str(arguments.out)]
+    if arguments.records is not None:
+        words += ["--records", str(arguments.records)]
+    for name, default in (("clients", 10), ("seed", 0)):
+        if getattr(arguments, name) != default:
+            words += [f"--{name}", str(getattr(arguments, name))]
+    if tuple(arguments.epsilons) != (1.0, 10.0):
+        words += ["--epsilons", ",".join(f"{each:g}" for each in arguments.epsilons)]
+    return shlex.join(words)
+
+
+def _two(text: str) -> tuple[float, float]:
+    try:
+        low, high = sorted(float(part) for part in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not two numbers, such as 1,10") from None
+    if low == high:
+        raise argparse.ArgumentTypeError(f"{text!r} is twice the same budget; give two, such as 1,10")
+    return low, high

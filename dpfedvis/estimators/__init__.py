@@ -1,0 +1,1 @@
+"""Estimators: FedTSNE, FedUMAP and FedSpectralClustering, the scikit-learn face."""

@@ -1,0 +1,1 @@
+"""Many runs: sweeps, the paper's tables, the demo."""

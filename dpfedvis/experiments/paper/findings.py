@@ -1,0 +1,199 @@
+"""What the paper says, put as questions to the numbers: does it hold here too? Every answer is computed.
+
+A *level* is a number of the paper, and is met within `CLOSE` of its standard deviations. An *effect* is the change of a
+score between two settings, such as without and with noise. It goes up, goes down, or stays within `CLOSE` standard
+deviations of the paper's difference; the paper's own repeats are the yardstick for both sides, since ours are few. A
+*trend* is what the paper says about a figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Literal
+
+from dpfedvis.experiments.paper.compare import CLOSE, met
+from dpfedvis.experiments.paper.experiments import Experiment
+from dpfedvis.experiments.paper.paper import SCORES
+from dpfedvis.experiments.paper.readings import Reading, Scale
+
+Answer = Literal["yes", "in part", "no", "open"]
+FLAT = 50  # rounds after which the paper's metrics are said to be flat
+STILL = 0.1  # of the whole change, that may be left after them
+MONOTONE = 0.7  # rank correlation from which a curve counts as rising or falling
+FEWEST = 3  # places on the x-axis that a trend needs
+
+# From one setting to another, and what the change between them is.
+_SETTINGS = {
+    ("central", "IID"): "from pooled records to clients",
+    ("IID", "non-IID"): "from mixed clients to one class a client",
+    ("IID", "IID +"): "from no noise to the paper's β, mixed clients",
+    ("non-IID", "non-IID +"): "from no noise to the paper's β, one class a client",
+    ("k = 5", "k = 10"): "from 5 clients to 10",
+    ("k = 10", "k = 100"): "from 10 clients to 100",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """An answer in a sentence.
+
+    Parameters
+    ----------
+    answer : {"yes", "in part", "no", "open"}
+        Whether it is as in the paper; "open" where these runs cannot tell.
+    sentence : str
+    way : str
+        From landmarks to a map; empty where it is about several or none.
+    """
+
+    answer: Answer
+    sentence: str
+    way: str = ""
+
+
+def findings(experiment: Experiment, scale: Scale, numbers: Sequence[Reading]) -> list[Finding]:
+    """Answer all questions that a table or figure has numbers for."""
+    own = [each for each in numbers if each.mean is not None]
+    if not own:
+        return [Finding("open", "has not been run.")]
+    if scale.data is not None:
+        return [Finding("open", f"was run on {scale.data} and not on the paper's data.")]
+    if experiment.axis:
+        trends = [
+            _trend(experiment, group, score, own)
+            for group in dict.fromkeys(each.group for each in own)
+            for score in _JUDGED.get(experiment.name, experiment.scores)
+        ]
+        return [_shrunk(_unsure(each, scale), scale) for each in trends]
+    ways = list(dict.fromkeys(each.way for each in own))
+    levels = [_levels(way, scale, own) for way in ways]
+    return [*levels, *(_shrunk(each, scale) for way in ways for each in _effects(way, own))]
+
+
+def _unsure(finding: Finding, scale: Scale) -> Finding:
+    """A trend that is not seen may be hidden by the scatter of a single seed."""
+    if finding.answer != "no" or scale.seeds[0] > 1:
+        return finding
+    return Finding("open", f"{finding.sentence} That is not the paper's trend, but one seed may hide it.", finding.way)
+
+
+def _shrunk(finding: Finding, scale: Scale) -> Finding:
+    """Say at which scale it was found, where that is not the paper's."""
+    if not scale.shrunk:
+        return finding
+    return replace(finding, sentence=f"{finding.sentence.removesuffix('.')} ({scale.shrunk}).")
+
+
+def _levels(way: str, scale: Scale, numbers: Sequence[Reading]) -> Finding:
+    own = [each for each in numbers if each.way == way and each.deviation is not None]
+    if scale.shrunk:
+        return Finding("open", f"*{way}*, the numbers themselves: {scale.shrunk}, so that they do not compare.", way)
+    if not own:
+        return Finding("open", f"*{way}*: the paper has no numbers to hold these against.", way)
+    close = sum(met(each.deviation) for each in own if each.deviation is not None)
+    apart = fmean([each.apart for each in own])
+    where = "above" if apart > 0 else "below"
+    return Finding(
+        _share(close, len(own)),
+        f"*{way}*, the numbers themselves: {close} of {len(own)} are within {CLOSE:g} of the paper's standard "
+        f"deviations; on the whole ours are {abs(apart):.3f} {where}.",
+        way,
+    )
+
+
+def _effects(way: str, numbers: Sequence[Reading]) -> Iterator[Finding]:
+    found: Mapping[tuple[str, str, str, str], Reading] = {
+        (each.group, each.setting, each.way, each.score): each for each in numbers
+    }
+    for (before, after), words in _SETTINGS.items():
+        pairs = []
+        for group, setting, own, score in found:
+            if (setting, own) == (after, way):
+                # Pooled records are laid out in one way, whatever the estimate.
+                first = found.get((group, before, way, score)) or found.get((group, before, before, score))
+                if first is not None:
+                    pairs.append((first, found[group, setting, own, score]))
+        compared = [(one, other) for one, other in pairs if one.paper is not None and other.paper is not None]
+        if compared:
+            yield _effect(way, words, compared)
+
+
+def _effect(way: str, words: str, pairs: Sequence[tuple[Reading, Reading]]) -> Finding:
+    same, theirs, ours = 0, [], []
+    for one, other in pairs:
+        spread = CLOSE * math.hypot(one.paper_sd or 0.0, other.paper_sd or 0.0)
+        printed, measured = (other.paper or 0.0) - (one.paper or 0.0), (other.mean or 0.0) - (one.mean or 0.0)
+        same += _direction(printed, spread) == _direction(measured, spread)
+        theirs.append(printed)
+        ours.append(measured)
+    return Finding(
+        _share(same, len(pairs)),
+        f"*{way}*, {words}: {same} of {len(pairs)} scores move, or stay, as in the paper; their mean change is "
+        f"{signed(fmean(ours))}, in the paper {signed(fmean(theirs))}.",
+        way,
+    )
+
+
+def signed(value: float) -> str:
+    """Return a difference to three digits after the point; one that rounds to nothing has no sign."""
+    shown = f"{value:+.3f}"
+    return shown[1:] if float(shown) == 0 else shown
+
+
+def _direction(change: float, spread: float) -> int:
+    return 0 if abs(change) <= spread + 1e-9 else (1 if change > 0 else -1)
+
+
+def _share(count: int, total: int) -> Answer:
+    return "yes" if count == total else "in part" if 2 * count >= total else "no"
+
+
+def _trend(experiment: Experiment, group: str, score: str, numbers: Sequence[Reading]) -> Finding:
+    curve = [(float(each.setting), each.mean) for each in numbers
+             if (each.group, each.score) == (group, score) and each.mean is not None]  # fmt: skip
+    if len(curve) < FEWEST:
+        words = f"{len(curve)} places on the axis are too few for a trend"
+        return Finding("open", f"*{group}*: {SCORES[score]}: {words}.")
+    return _TRENDS[experiment.name](group, SCORES[score], sorted(curve))
+
+
+Curve = Sequence[tuple[float, float]]
+
+
+def _flat(group: str, score: str, curve: Curve) -> Finding:
+    late = [value for x, value in curve if x >= FLAT]
+    if len(late) < FEWEST - 1 or curve[0][0] >= FLAT:
+        return Finding("open", f"*{group}*: {score}: too few of these runs have {FLAT} rounds or more.")
+    whole, rest = (max(values) - min(values) for values in ([value for _, value in curve], late))
+    return Finding(
+        "yes" if rest <= STILL * whole else "no",
+        f"*{group}*: {score} changes by {whole:.3f} over all rounds, and by {rest:.3f} from round {FLAT} on.",
+    )
+
+
+def _monotone(sign: int) -> Callable[[str, str, Curve], Finding]:
+    def judged(group: str, score: str, curve: Curve) -> Finding:
+        x, y = [place for place, _ in curve], [value for _, value in curve]
+        correlation = 0.0 if len(set(y)) == 1 else _rank_correlation(x, y)
+        (first, low), (last, high) = curve[0], curve[-1]
+        return Finding(
+            "yes" if sign * correlation >= MONOTONE else "no",
+            f"*{group}*: {score} goes from {low:.3f} at {first:g} to {high:.3f} at {last:g}, with rank correlation "
+            f"{correlation:+.2f}.",
+        )
+
+    return judged
+
+
+def _rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(x, y).statistic)
+
+
+# What the paper says of two figures is about NMI alone; of the other, about all metrics.
+_JUDGED = {"figure-ny": ("nmi",), "figure-beta": ("nmi",)}
+_TRENDS = {"figure-convergence": _flat, "figure-ny": _monotone(1), "figure-beta": _monotone(-1)}

@@ -1,0 +1,98 @@
+"""What to hold private maps against: no privacy at all, and no data at all."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import InvalidParameter
+from dpfedvis.data import FederatedData
+from dpfedvis.estimators.maps import FederatedMap
+from dpfedvis.evaluation.metrics import cluster_scores
+from dpfedvis.evaluation.scores import Scores, landmark_table, map_table
+from dpfedvis.experiments.sweeps.landmarks import Given
+from dpfedvis.federation.feddl import FedDL
+from dpfedvis.federation.private_map import PublishedMap
+from dpfedvis.federation.private_map.subspace import Subspace
+from dpfedvis.numerics.distances import GramDistances
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.runs.settings import RunConfig
+
+_NEIGHBORS, _STARTS = 10, 10  # of clusters, as in `FedSpectralClustering`
+
+
+def central_map(config: RunConfig, fed: FederatedData) -> Array:
+    """Lay out the pooled records themselves, shape (n, 2), in the order of the clients.
+
+    The layout is that of the federated map, so that they differ in nothing but the distances.
+    """
+    X, _ = fed.pooled()
+    estimator = config.settled(fed).estimator()
+    if not isinstance(estimator, FederatedMap):
+        raise InvalidParameter("map", config.map, "tsne or umap for a central map")
+    centred = (X - X.mean(axis=0, dtype=np.float64)).astype(np.float32)
+    return estimator.lay_out(GramDistances(centred))
+
+
+def central_scores(config: RunConfig, fed: FederatedData, neighbors: NDArray[np.int64] | None) -> Scores:
+    """Score the map or the clusters of the pooled records themselves: what a trusted party with all data gets.
+
+    Layouts are those of the federated maps, fed with exact distances; clusters are scikit-learn's.
+    """
+    X, y = fed.pooled()
+    if config.map != "clusters":
+        return map_table(fed, central_map(config, fed), seed=config.seed, neighbors=neighbors)
+    if y is None:
+        return {}
+    return cluster_scores(y, _spectral(config, X))
+
+
+def _spectral(config: RunConfig, X: NDArray[np.floating]) -> NDArray[np.int64]:
+    import warnings
+
+    from sklearn.cluster import SpectralClustering
+
+    common = {"n_clusters": config.clusters, "n_init": _STARTS, "random_state": config.seed}
+    if config.affinity == "neighbors":
+        made = SpectralClustering(affinity="nearest_neighbors", n_neighbors=_NEIGHBORS, **common)
+    elif config.affinity_gamma is None:
+        raise InvalidParameter("affinity_gamma", None, "given for central clusters with affinity='kernel'")
+    else:
+        made = SpectralClustering(affinity="rbf", gamma=config.affinity_gamma, **common)
+    with warnings.catch_warnings():
+        # Parts that nothing connects are as good as clusters can be.
+        warnings.filterwarnings("ignore", message="Graph is not fully connected")
+        labels: NDArray[np.int64] = made.fit_predict(np.asarray(X, np.float64))
+    return labels
+
+
+def data_free_scores(config: RunConfig, fed: FederatedData, neighbors: NDArray[np.int64] | None) -> Scores:
+    """Score a private map that saw no data: ε = 0.
+
+    The server lays out public random points, uniform in the public bounds or else normal around 0, and each client
+    places its own records among them at home, as with ``release="none"``. Nothing leaves a client, so that whatever
+    this map shows a client knows of its own records: it is what a private map must beat.
+    """
+    config = config.settled(fed)
+    estimator = config.estimator()
+    if not isinstance(estimator, FederatedMap):
+        raise InvalidParameter("map", config.map, "tsne or umap for the data-free baseline: clients place no clusters")
+    bounded = config.bounds is not None
+    public = FedDL(
+        landmarks=config.landmarks or 0,
+        mechanism=Given(),
+        bandwidth="public" if bounded else 1 / (2 * fed.n_features),
+        bounds=config.bounds,
+        start="uniform" if bounded else "normal",
+        seed=config.seed,
+    ).run(fed)
+    if len(public.ledger):
+        raise RuntimeError("a data-free baseline has released something")
+    features = fed.n_features
+    whole = Subspace(np.zeros(features), np.eye(features), np.ones(features))
+    anchors = public.landmarks.astype(np.float32)
+    places = estimator.recipe.scaled(estimator.lay_out_anchors(anchors), fed.n_records / fed.n_clients)
+    published = PublishedMap(whole, anchors, places, config.seed)
+    embedding = np.concatenate([estimator.at_home(published, client.X) for client in fed.clients])
+    scores = map_table(fed, embedding, seed=config.seed, neighbors=neighbors)
+    return scores | landmark_table(fed.pooled()[0], public.landmarks, public.public.kernel, seed=config.seed)

@@ -1,0 +1,83 @@
+"""One cell of a sweep: what is to be run, and the address that it has in a store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal
+
+from dpfedvis.runs.settings import RunConfig
+
+Kind = Literal["run", "central", "data-free"]
+
+# They change how long a cell takes or what is kept of it, not what comes out.
+_NO_MATTER = ("jobs", "recorded_rounds")
+_DATA = ("data", "records", "sample", "label_column", "client_column", "missing", "clients", "partition", "bounds")
+_LAYOUT = ("map", "perplexity", "neighbours", "clusters", "affinity", "affinity_gamma")
+# What happens to landmarks after they are learned.
+_RELEASE = ("distances", "rank", "ridge", "release", "release_share", "tau_x", "density", "classes")
+_AFTER = (*_LAYOUT, *_RELEASE, *_NO_MATTER)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A run, or a baseline to hold runs against.
+
+    Parameters
+    ----------
+    kind : {"run", "central", "data-free"}
+        ``central`` lays out the pooled records themselves, with no privacy. ``data-free`` lays out public random
+        points, and clients place their records among them at home, so that nothing leaves and ε = 0.
+    config : RunConfig
+    """
+
+    kind: Kind
+    config: RunConfig
+
+    @classmethod
+    def baseline(cls, kind: Kind, config: RunConfig) -> Cell:
+        """Return the baseline beside a run: of its settings, those that such a baseline has."""
+        kept = {name: getattr(config, name) for name in (*_DATA, *_LAYOUT, "seed", "jobs")}
+        if kind == "data-free":
+            kept["landmarks"] = config.landmarks
+        return cls(kind, RunConfig(**kept))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that are not at their defaults and matter for the result."""
+        return _given(self.config, leave=_NO_MATTER)
+
+    def address(self, data_sha256: str) -> str:
+        """Hash of everything that the result depends on, but the code.
+
+        The data counts by its content, wherever it lies and whatever its name.
+        """
+        settings = {name: value for name, value in self.settings.items() if name != "data"}
+        return digest({"format": 1, "kind": self.kind, "data": data_sha256, "settings": settings})
+
+    def landmark_address(self, data_sha256: str, code: str) -> str | None:
+        """Hash of what the landmarks depend on, to share them between maps; None where a budget covers more than them.
+
+        Without a budget nothing of what comes after reaches back to the landmarks. With one, the way in which rows are
+        released takes its share of the noise.
+        """
+        if self.kind != "run" or self.config.epsilon is not None:
+            return None
+        settings = {name: value for name, value in _given(self.config, leave=_AFTER).items() if name != "data"}
+        return digest({"format": 1, "code": code, "data": data_sha256, "landmarks": settings})
+
+
+def digest(facts: dict[str, Any]) -> str:
+    """SHA-256 of facts in one canonical form."""
+    line = json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(line.encode()).hexdigest()
+
+
+def _given(config: RunConfig, leave: tuple[str, ...]) -> dict[str, Any]:
+    given = {}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name not in leave and (field.default is MISSING or value != field.default):
+            given[field.name] = list(value) if isinstance(value, tuple) else value
+    return given

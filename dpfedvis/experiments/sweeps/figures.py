@@ -1,0 +1,193 @@
+"""Privacy–utility curves: what a picture shows, and the picture for papers. ε on the x-axis, logarithmic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from accounting.events import Trust
+from accounting.rounding import rounded_up
+from dpfedvis.experiments.sweeps.cells import Kind
+from dpfedvis.experiments.sweeps.summary import Context, Estimate, Metric, Point
+from dpfedvis.reporting.figures import plain, save
+from dpfedvis.reporting.palette import Look, paired
+
+_APART = 3.0  # how far beyond the others, as a factor, ε = 0 and ε = ∞ are put
+_BASELINES: dict[Kind, tuple[str, str, str]] = {
+    "central": ("central, no privacy", "dash", "--"),
+    "data-free": ("data-free, ε = 0", "dot", ":"),
+}
+COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Where each ε goes on a logarithmic axis, also 0 and ∞.
+
+    Parameters
+    ----------
+    ticks : dict of float to str
+        Place → label.
+    """
+
+    ticks: dict[float, str]
+    zero: float
+    infinity: float
+
+    @classmethod
+    def over(cls, epsilons: Sequence[float]) -> Axis:
+        """Return the axis for these values."""
+        finite = sorted({float(rounded_up(each, 3)) for each in epsilons if 0 < each < math.inf}) or [1.0]
+        zero, infinity = finite[0] / _APART, finite[-1] * _APART
+        ticks = {each: f"{each:g}" for each in finite}
+        if any(each == 0 for each in epsilons):
+            ticks[zero] = "0"
+        if any(each == math.inf for each in epsilons):
+            ticks[infinity] = "∞"
+        return cls(dict(sorted(ticks.items())), zero, infinity)
+
+    def place(self, epsilon: float) -> float:
+        """Return where an ε is drawn."""
+        return self.zero if epsilon == 0 else min(epsilon, self.infinity)
+
+    def shown(self, place: float) -> str:
+        """Return the ε that is drawn there, rounded up."""
+        return {self.zero: "0", self.infinity: "∞"}.get(place) or rounded_up(place)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What one picture shows.
+
+    Parameters
+    ----------
+    context : Context
+    landmarks_only : bool
+        Runs whose budget covers the landmarks alone, drawn by that ε, or all others, by ε end to end.
+    """
+
+    context: Context
+    landmarks_only: bool = False
+
+    @property
+    def points(self) -> list[Point]:
+        """Its points."""
+        return [point for point in self.context.runs if point.landmarks_only == self.landmarks_only]
+
+    @property
+    def short(self) -> str:
+        """A few words for the axis, where the place is narrow."""
+        return "ε of the landmarks alone" if self.landmarks_only else "ε end to end"
+
+    @property
+    def xlabel(self) -> str:
+        """Words for the axis."""
+        delta = self.context.facts["delta"]
+        if self.landmarks_only:
+            return f"{self.short}, δ = {delta:g}; end to end ε = ∞"
+        return f"{self.short}, δ = {delta:g}"
+
+    def epsilon(self, point: Point) -> float:
+        """Return the ε that a point is drawn at."""
+        return point.in_scope if self.landmarks_only and point.in_scope is not None else point.epsilon
+
+    @property
+    def axis(self) -> Axis:
+        """The x-axis."""
+        free = any(point.kind == "data-free" for point in self.context.points) and not self.landmarks_only
+        return Axis.over([self.epsilon(point) for point in self.points] + [0.0] * free)
+
+    def series(self, metric: Metric) -> dict[str, list[tuple[float, Estimate]]]:
+        """Return (place, score) by series, in the order of ε; ε = 0 has its place among those that are end to end."""
+        axis = self.axis
+        found: dict[str, list[tuple[float, Estimate]]] = {name: [] for name in self.names}
+        for point in self.points:
+            if metric.key in point.scores:
+                found[point.series].append((axis.place(self.epsilon(point)), point.scores[metric.key]))
+        free = None if self.landmarks_only else self.context.baseline("data-free", metric)
+        if free is not None:
+            found["data-free"] = [(axis.zero, free)]
+        return {name: sorted(each, key=lambda pair: pair[0]) for name, each in found.items()}
+
+    def limits(self, metric: Metric) -> tuple[float, float]:
+        """Return the y-range: all means and their intervals, but no further than the score itself can go."""
+        top = math.sqrt(2) if metric.key.startswith("mmd") else 1.0
+        ends = [value for value, _ in baselines(self.context, metric)]
+        for pairs in self.series(metric).values():
+            _, lows, highs = band(pairs)
+            ends += [*lows, *highs]
+        low, high = max(min(ends, default=0.0), 0.0), min(max(ends, default=top), top)
+        room = 0.05 * (high - low) or 0.05
+        return low - room, high + room
+
+    @property
+    def names(self) -> list[str]:
+        """The series in the order of the store, those that differ in trust alone beside each other."""
+        found = dict.fromkeys(point.series for point in self.points)
+        kinds = list(dict.fromkeys(_but_for_trust(name) for name in found))
+        return sorted(found, key=lambda name: kinds.index(_but_for_trust(name)))
+
+    @property
+    def looks(self) -> dict[str, Look]:
+        """How each series is drawn, the same in every panel; those that differ in trust alone share a colour."""
+        free = [] if self.landmarks_only else ["data-free"]
+        names = [*self.names, *free]
+        return paired(names, [_but_for_trust(name) for name in names])
+
+    @property
+    def shade(self) -> float:
+        """Opacity of bands, less where many lie on each other."""
+        return 0.15 * min(1.0, 4 / max(len(self.names), 1))
+
+
+def draw(curves: Curves, title: str, stem: Path) -> None:
+    """Write the picture as PNG and SVG, with bands for the intervals."""
+    from matplotlib.figure import Figure
+
+    metrics = curves.context.metrics()
+    rows, axis = math.ceil(len(metrics) / COLUMNS), curves.axis
+    figure = Figure(figsize=(4.2 * COLUMNS, 3.4 * rows + 0.8), layout="constrained")
+    grid = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
+    for axes, metric in zip(grid, metrics, strict=False):
+        for name, pairs in curves.series(metric).items():
+            look = curves.looks[name]
+            colour = look.light
+            x, low, high = band(pairs)
+            means = [score.mean for _, score in pairs]
+            dash = "-" if look.first else "--"
+            axes.plot(x, means, dash, color=colour, marker=look.marker, markersize=4, label=plain(name))
+            axes.vlines(x, low, high, color=colour, linewidth=1, alpha=0.4)
+            if len(x) > 1:
+                axes.fill_between(x, low, high, color=colour, alpha=curves.shade, linewidth=0)
+        for value, (words, _, dash) in baselines(curves.context, metric):
+            axes.axhline(value, color="0.45", linestyle=dash, linewidth=1, label=words)
+        axes.set_xscale("log")
+        axes.set_xticks(list(axis.ticks), list(axis.ticks.values()))
+        axes.minorticks_off()
+        axes.set(title=metric.name, xlabel=curves.xlabel, ylim=curves.limits(metric))
+    for axes in grid[len(metrics) :]:
+        axes.set_axis_off()
+    handles = {label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    figure.suptitle(plain(title))
+    save(figure, stem)
+
+
+def _but_for_trust(series: str) -> str:
+    return ", ".join(part for part in series.split(", ") if part not in get_args(Trust))
+
+
+def band(pairs: list[tuple[float, Estimate]]) -> tuple[list[float], list[float], list[float]]:
+    """Places, and both ends of the intervals."""
+    ends = [(x, score.mean - (score.half or 0.0), score.mean + (score.half or 0.0)) for x, score in pairs]
+    x, low, high = ([each[part] for each in ends] for part in range(3))
+    return x, low, high
+
+
+def baselines(context: Context, metric: Metric) -> list[tuple[float, tuple[str, str, str]]]:
+    """Levels to hold curves against: the score, its words, and its dashes for plotly and for matplotlib."""
+    found = [(context.baseline(kind, metric), words) for kind, words in _BASELINES.items()]
+    return [(score.mean, words) for score, words in found if score is not None]

@@ -1,0 +1,267 @@
+"""Federated distribution learning (Algorithm 1): landmarks Y that follow the data of all clients.
+
+    server sends Y → each client computes → its mechanism privatises → door → the server averages and steps
+
+Lines "l." are those of Alg. 1 in "Federated t-SNE and UMAP for Distributed Data Visualization" (AAAI 2025).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from accounting import Budget, Ledger, checks
+from accounting.errors import InvalidParameter
+from accounting.events import Stage
+from dpfedvis.data import FederatedData, InvalidData
+from dpfedvis.data.checks import check_bounds
+from dpfedvis.federation import NOISE_SOURCES, Client, Door, Failure, Policy, Witness, Workers
+from dpfedvis.federation.checkpoint import Snapshot, SnapshotMismatch, claim, fingerprint, ledger_beside
+from dpfedvis.federation.noise_plan import RunPlan
+from dpfedvis.federation.preparation import Preparation
+from dpfedvis.federation.round_log import ExactObjective, Round, Slope, as_array, from_array
+from dpfedvis.mechanisms import Mechanism, mechanism
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.scale import Bounds
+from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.numerics.mmd import Estimator
+from dpfedvis.numerics.optimisers import optimiser
+from dpfedvis.numerics.projections import Projection
+
+Callback = Callable[[Round, Array], bool | None]
+Bandwidth = float | Sequence[float] | Kernel | Literal["public", "histogram", "moments", "median"]
+
+
+@dataclass(frozen=True)
+class FedDLResult:
+    """What a run leaves.
+
+    Parameters
+    ----------
+    landmarks : array of shape (n_y, m)
+    public : PublicParameters
+        The public facts, with the kernel that was used.
+    plan : RunPlan, optional
+        Noise multipliers; None if nothing was protected.
+    ledger : Ledger
+    trace : tuple of Round
+    failures : tuple of Failure
+        Clients that gave nothing usable, and when.
+    clients : tuple of Client
+        The simulated clients, with their records: for what they release next, not for the server.
+    door : Door
+    start : array of shape (n_y, m)
+        Y⁰, which the first round's uploads were computed at.
+    """
+
+    landmarks: Array
+    public: PublicParameters
+    plan: RunPlan | None
+    ledger: Ledger
+    trace: tuple[Round, ...]
+    failures: tuple[Failure, ...]
+    clients: tuple[Client, ...]
+    door: Door
+    start: Array
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FedDL:
+    """Settings of a run; `run` runs it.
+
+    Parameters
+    ----------
+    landmarks : int
+        n_y.
+    mechanism : Mechanism or str
+        What is uploaded and how it is protected; see `dpfedvis.mechanisms`.
+    budget : Budget, optional
+        Needed by every mechanism that protects.
+    rounds, local_steps : int
+        S and Q. Only `variable` and `local-steps` take local steps.
+    bandwidth : float, sequence of float, Kernel, "public", "histogram", "moments" or "median", optional
+        γ, several for the mean kernel, or where to take it from: public feature bounds; protected releases of a
+        histogram of scales or of moments; or the median heuristic, an unprotected release. By default public where
+        there are bounds; otherwise the histogram, or the median in a run that protects nothing.
+    optimiser : {"plain", "momentum", "adam"}
+        Of the server; `mean-embedding` has its own.
+    step_size : float, optional
+        Of the server and of local steps: by default 1/L, which the kernel and n_y determine. Adam's is its own, by
+        default 0.1, and leaves local steps at 1/L.
+    weights : {"records", "equal"}
+        ω_p = n_p/n or 1/P; the latter in any case where the unit of the budget is a whole client, whose n_p is private.
+    sampling_rate : float, optional
+        Poisson sampling of records in each round; needs add-remove adjacency.
+    public_records : int, optional
+        Public stand-in for every n_p, needed under add-remove, where n_p is private.
+    bounds : (float, float), optional
+        Public range of every feature; by default that of the data. Y starts in it, and stays in it if `projection` is
+        not given.
+    tau_x : float, optional
+        Public bound on the norm of records, for moments; without one they are clipped to the histogram's.
+    projection : Projection, optional
+        Public set that Y is kept in.
+    start : "uniform", "normal", "mean" or array of shape (n_y, m), optional
+        Public random points of the box, or around 0; random points around the mean of the records, which is a
+        release; or a public sample. By default uniform where there are bounds, else around the mean.
+    share : float
+        Share of μ² for each of the releases of scale, if they are made.
+    reserve : mapping of str to (float, str)
+        Further single releases that share the budget and that the caller makes afterwards: name → (share of μ², stage).
+    estimator : {"unbiased", "biased"}
+    noise : {"seeded", "system", "discrete"}
+        Seeded noise makes a run a simulation: two runs of one seed share their noise.
+    policy : {"fail", "continue"}
+        What to do when a client fails.
+    seed : int
+    workers : Workers
+    exact_trace : bool
+        Compute the exact objective after each round, past the door; for simulations, so with seeded noise only.
+    """
+
+    landmarks: int = 100
+    mechanism: Mechanism | str = "none"
+    budget: Budget | None = None
+    rounds: int = 50
+    local_steps: int = 1
+    bandwidth: Bandwidth | None = None
+    optimiser: str = "plain"
+    step_size: float | None = None
+    weights: Literal["records", "equal"] = "records"
+    sampling_rate: float | None = None
+    public_records: int | None = None
+    bounds: Bounds | None = None
+    tau_x: float | None = None
+    projection: Projection | None = None
+    start: Literal["uniform", "normal", "mean"] | Array | None = None
+    share: float = 0.1
+    reserve: Mapping[str, tuple[float, Stage]] = field(default_factory=dict)
+    estimator: Estimator = "unbiased"
+    noise: Literal["seeded", "system", "discrete"] = "seeded"
+    policy: Policy = "fail"
+    seed: int = 0
+    workers: Workers = field(default_factory=Workers)
+    exact_trace: bool = False
+
+    def __post_init__(self) -> None:
+        checks.count("landmarks", self.landmarks)
+        checks.at_least("seed", self.seed, 0)
+        checks.count("rounds", self.rounds)
+        checks.count("local_steps", self.local_steps)
+        checks.probability("share", self.share)
+        checks.one_of("weights", self.weights, ("records", "equal"))
+        checks.one_of("estimator", self.estimator, ("unbiased", "biased"))
+        checks.one_of("noise", self.noise, NOISE_SOURCES)
+        checks.one_of("policy", self.policy, ("fail", "continue"))
+        optimiser(self.optimiser, 1.0 if self.step_size is None else self.step_size)
+        if self.sampling_rate is not None:
+            checks.rate("sampling_rate", self.sampling_rate)
+        if self.public_records is not None:
+            checks.count("public_records", self.public_records)
+        try:
+            check_bounds(self.bounds)
+        except InvalidData:
+            raise InvalidParameter("bounds", self.bounds, "(low, high), both finite, low below high") from None
+        if self.tau_x is not None:
+            checks.positive("tau_x", self.tau_x)
+        if isinstance(self.start, str):
+            checks.one_of("start", self.start, ("uniform", "normal", "mean"))
+        elif self.start is not None and not isinstance(self.start, np.ndarray):
+            raise InvalidParameter("start", type(self.start).__name__, "uniform, normal, mean or an array")
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise InvalidParameter("budget", self.budget, "a Budget, such as Budget(2, 1e-5)")
+        if self.landmarks == 1 and self.estimator == "unbiased":
+            raise InvalidParameter("landmarks", 1, "at least 2 for the unbiased estimator")
+        if self.exact_trace and self.noise != "seeded":
+            raise InvalidParameter("exact_trace", True, "False unless noise is seeded: it looks past the door")
+
+    def run(
+        self,
+        fed: FederatedData,
+        *,
+        ledger: Ledger | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: str | Path | None = None,
+        witness: Witness | None = None,
+    ) -> FedDLResult:
+        """Learn the landmarks.
+
+        Parameters
+        ----------
+        fed : FederatedData
+        ledger : Ledger, optional
+            Where to account; by default one in memory, or in the folder of the checkpoint. With a checkpoint it must be
+            a file, and that of this run alone.
+        callbacks : sequence of callables
+            Called with (Round, Y) after each round; one that returns True ends the run. After an interruption they may
+            see the last round again.
+        checkpoint : path-like, optional
+            Folder to keep the ledger, a snapshot and unsent uploads in. A run that finds its own goes on from there,
+            and spends nothing twice.
+        witness : Witness, optional
+            Sees what the server sees.
+        """
+        if not isinstance(fed, FederatedData):
+            raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
+        chosen = mechanism(self.mechanism)
+        folder = None if checkpoint is None else Path(checkpoint)
+        # The number of workers changes no result, so that a run may go on with another.
+        hidden = self.budget is not None and self.budget.hides_records
+        mark = fingerprint(replace(self, workers=Workers()), fed.n_clients if hidden else fed.records, fed.n_features)
+        if folder is not None:
+            claim(folder, mark)
+        ledger = ledger_beside(folder, ledger, self.budget)
+        door = Door(ledger, witness, once=folder is not None)
+        preparation = Preparation(self, chosen, fed, door, folder)
+        public, Y = preparation.public, preparation.start
+        exact = ExactObjective(fed, preparation.weights, public.kernel, self.estimator) if self.exact_trace else None
+        federation = preparation.federation()
+        steps = optimiser(self.optimiser, preparation.server_step)
+        trace: list[Round] = []
+        snapshot = None if folder is None else Snapshot.read(folder / "snapshot.npz", mark)
+        if snapshot is not None:
+            _check_accounted(ledger, chosen, snapshot.rounds)
+            Y, trace = snapshot.landmarks, from_array(snapshot.trace)
+            federation.failures = [Failure(*each) for each in snapshot.failures]
+            steps.restore(snapshot.optimiser)
+        slope = Slope() if snapshot is None else Slope(trace[-1].change, snapshot.step)
+        try:
+            for s in range(len(trace) + 1, chosen.uploads(self.rounds) + 1):
+                average = federation.average(Y, s)  # l. 3–12: all clients, and the door
+                update = chosen.update(Y, average, public, steps)  # l. 13–14
+                change = slope.see(update.gradient)
+                before, Y = Y, preparation.projection(update.landmarks)
+                slope.move(step := Y - before)
+                trace.append(Round(s, float(np.linalg.norm(step)), change, exact(Y) if exact else math.nan))
+                # Before the snapshot: a round that it covers is not shown again.
+                answers = [callback(trace[-1], Y) for callback in callbacks]
+                if folder is not None:
+                    failures = [astuple(each) for each in federation.failures]
+                    state = Snapshot(s, Y, steps.state, as_array(trace), step, failures)
+                    state.write(folder / "snapshot.npz", mark)
+                if any(answers):
+                    break
+        finally:
+            federation.close()
+        return FedDLResult(
+            Y,
+            public,
+            preparation.plan,
+            ledger,
+            tuple(trace),
+            (*preparation.failures, *federation.failures),
+            tuple(federation.clients),
+            door,
+            preparation.start,
+        )
+
+
+def _check_accounted(ledger: Ledger, chosen: Mechanism, rounds: int) -> None:
+    """Refuse a ledger that does not know of rounds which a snapshot says were done."""
+    if missing := set(range(1, rounds + 1)) - {event.round for event in ledger.events(what=chosen.what)}:
+        raise SnapshotMismatch(f"the ledger has no {chosen.what} of round {min(missing)}, which was released")

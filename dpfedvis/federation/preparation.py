@@ -1,0 +1,267 @@
+"""What happens before the first round: plan, scale, kernel, weights, start.
+
+All of it is public, or goes through the door.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cached_property
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from accounting.budget import Adjacency
+from accounting.errors import InvalidParameter, UnprotectedReleaseError
+from accounting.events import Stage
+from dpfedvis.data import FederatedData
+from dpfedvis.federation import Door, Failure, Federation, Outbox, Streams
+from dpfedvis.federation.noise_plan import RunPlan, plan_run
+from dpfedvis.federation.one_shot import Releases, single
+from dpfedvis.mechanisms import Mechanism
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.scale import (
+    ExactMean,
+    MedianDistance,
+    Moments,
+    ScaleHistogram,
+    kernel_of_distance,
+    public_kernel,
+)
+from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.numerics.projections import Box, Everywhere, Projection
+
+if TYPE_CHECKING:
+    from dpfedvis.federation.feddl import Bandwidth, FedDL
+
+
+class Preparation:
+    """Everything that a run needs before its first round.
+
+    Parameters
+    ----------
+    config : FedDL
+    mechanism : Mechanism
+    fed : FederatedData
+    door : Door
+    folder : Path, optional
+        Where unsent uploads are kept.
+    """
+
+    def __init__(
+        self, config: FedDL, mechanism: Mechanism, fed: FederatedData, door: Door, folder: Path | None
+    ) -> None:
+        self._config, self._mechanism, self._fed, self._door = config, mechanism, fed, door
+        self._streams = Streams(config.seed)
+        self._outbox = None if folder is None else Outbox(folder / "outbox")
+        self._adjacency: Adjacency = "replace-one" if config.budget is None else config.budget.adjacency
+        self.failures: list[Failure] = []
+        self._bounds = config.bounds or fed.bounds
+        # Without public bounds the scale is learned, with protection where there is any to be had.
+        self._protects = mechanism.protection != "none"
+        learned: Bandwidth = "histogram" if self._protects else "median"
+        default = learned if self._bounds is None else "public"
+        self._bandwidth: Bandwidth = default if config.bandwidth is None else config.bandwidth
+        self._start = config.start
+        if config.start is None:
+            self._start = "mean" if self._bounds is None else "uniform"
+        self._refuse_early()
+        needed = [
+            each for each, used in ((ScaleHistogram, self._histogram_used), (Moments, self._moments_used)) if used
+        ]
+        extras: dict[str, tuple[float, Stage]] = {each.what: (config.share, each.stage) for each in needed}
+        self.plan: RunPlan | None = plan_run(
+            config.budget,
+            mechanism,
+            config.rounds,
+            config.sampling_rate,
+            config.noise,
+            {**extras, **config.reserve},
+        )
+
+    def _refuse_early(self) -> None:
+        """Find what cannot work before anything is released."""
+        budget, shape = self._config.budget, (self._config.landmarks, self._fed.n_features)
+        start = self._start
+        if isinstance(start, np.ndarray) and not (start.shape == shape and np.isfinite(start).all()):
+            raise InvalidParameter("shape of start", start.shape, f"{shape}, all finite")
+        if not self._protects and budget is not None and budget.covers(self._mechanism.stage):
+            raise UnprotectedReleaseError(
+                what=self._mechanism.what,
+                why=self._mechanism.why,
+                spent=0.0,
+                budget=budget,
+                client="every client",
+                hint=f"Mechanism {self._mechanism.name!r} protects nothing: leave the budget out, or choose another",
+            )
+        if isinstance(start, str) and start == "uniform" and self._bounds is None:
+            raise InvalidParameter("start", start, "normal, mean or an array without public bounds")
+        if self._config.local_steps > 1 and not self._mechanism.local_steps:
+            raise InvalidParameter("local_steps", self._config.local_steps, f"1 for {self._mechanism.name!r}")
+        if budget is not None and self._fed.missing == "client-mean" and any(self._fed.imputed):
+            raise InvalidParameter(
+                "missing", self._fed.missing, "public-value under a budget: filled means tie records to each other"
+            )
+        if self._protects:
+            rate = self._config.sampling_rate or 1.0
+            self._mechanism.sensitivity(self._facts, rate * self.denominators[0])
+
+    @cached_property
+    def denominators(self) -> list[float]:
+        """Public denominators of the clients' means, before sampling."""
+        if self._adjacency == "replace-one":
+            return [float(records) for records in self._fed.records]
+        if self._config.public_records is None:
+            raise InvalidParameter("public_records", None, "given under add-remove, where every n_p is private")
+        return [float(self._config.public_records)] * self._fed.n_clients
+
+    @cached_property
+    def weights(self) -> list[float]:
+        """ω_p, summing to 1."""
+        budget = self._config.budget
+        # Where the unit is a whole client every n_p is private, and so would be weights made of them.
+        if self._config.weights == "equal" or (budget is not None and budget.unit == "client"):
+            return [1 / self._fed.n_clients] * self._fed.n_clients
+        return [each / sum(self.denominators) for each in self.denominators]
+
+    @cached_property
+    def public(self) -> PublicParameters:
+        """Public facts of the run. Finding the kernel may release a histogram, moments or medians."""
+        config = self._config
+        public = replace(self._facts, kernel=self._kernel())
+        own = config.step_size if config.optimiser != "adam" else None
+        public = replace(public, step_size=1 / public.smoothness if own is None else own)
+        return replace(public, noise=math.sqrt(self.releases.variance(self._mechanism, public)))
+
+    @property
+    def server_step(self) -> float:
+        """Step size of the server's optimiser."""
+        if self._config.optimiser == "adam":
+            return 0.1 if self._config.step_size is None else self._config.step_size
+        return self.public.step_size
+
+    @cached_property
+    def start(self) -> Array:
+        """Y⁰, shape (n_y, m), inside the projection's set."""
+        start, shape = self._start, (self._config.landmarks, self._fed.n_features)
+        dtype = self._fed.clients[0].X.dtype
+        generator = self._streams.generator("start")
+        # Spread of a point whose squared distance from the centre is one over 2γ.
+        spread = 1 / math.sqrt(2 * self.public.kernel.mean_gamma * shape[1])
+        if isinstance(start, np.ndarray):
+            Y = start
+        elif start == "mean":
+            mean = self._moments_release.mean(self._moments) if self._protects else self._once(ExactMean())
+            Y = mean + spread * generator.standard_normal(shape)
+        elif start == "normal":
+            Y = spread * generator.standard_normal(shape)
+        elif start == "uniform" and self._bounds is not None:
+            Y = generator.uniform(*self._bounds, shape)
+        else:
+            raise InvalidParameter("start", start, "uniform (with bounds), normal, mean or an array")
+        return self.projection(Y.astype(dtype))
+
+    @cached_property
+    def projection(self) -> Projection:
+        """The run's own public set, and then the mechanism's, on which its sensitivity rests."""
+        config, last = self._config, self._mechanism.projection
+        first = config.projection or (Everywhere() if self._bounds is None else Box(*self._bounds))
+        return lambda Y: last(first(Y))
+
+    @cached_property
+    def releases(self) -> Releases:
+        """The clients as they face the server."""
+        config = self._config
+        return Releases(
+            self._fed,
+            self.plan,
+            self._door,
+            self._streams,
+            self.denominators,
+            self.weights,
+            config.noise,
+            config.policy,
+            config.workers,
+            self._outbox,
+        )
+
+    def federation(self) -> Federation:
+        """Return the clients of the run, ready for their first round."""
+        return self.releases.federation(self._mechanism, self.public)
+
+    @property
+    def _moments_used(self) -> bool:
+        start = isinstance(self._start, str) and self._start == "mean" and self._protects
+        return start or (isinstance(self._bandwidth, str) and self._bandwidth == "moments")
+
+    @property
+    def _histogram_used(self) -> bool:
+        """For the bandwidth, or for the norm that moments are clipped to."""
+        bandwidth = isinstance(self._bandwidth, str) and self._bandwidth == "histogram"
+        return bandwidth or (self._moments_used and self._config.tau_x is None)
+
+    @property
+    def _facts(self) -> PublicParameters:
+        """All public facts but the kernel and the step, which stand in for what is not known yet."""
+        config = self._config
+        return PublicParameters(
+            kernel=Kernel.gaussian(1.0),
+            landmarks=config.landmarks,
+            features=self._fed.n_features,
+            rounds=config.rounds,
+            local_steps=config.local_steps,
+            step_size=1.0,
+            estimator=config.estimator,
+            adjacency=self._adjacency,
+            sampling_rate=config.sampling_rate,
+            public_seed=config.seed,
+        )
+
+    def _kernel(self) -> Kernel:
+        bandwidth = self._bandwidth
+        if isinstance(bandwidth, Kernel):
+            return bandwidth
+        if not isinstance(bandwidth, str):
+            # Real is a number in name only: mypy does not see that a float is one.
+            return Kernel((float(bandwidth),) if isinstance(bandwidth, Real) else tuple(bandwidth))  # type: ignore[arg-type]
+        if bandwidth == "public":
+            return public_kernel(self._fed.n_features, self._bounds)
+        if bandwidth == "histogram":
+            release = self._histogram_release
+            noise = math.sqrt(self.releases.variance(release, single(self._facts)))
+            return kernel_of_distance(release.squared_distance(self._histogram, noise, self._fed.n_features))
+        if bandwidth == "moments":
+            moments = self._moments_release
+            variance = self.releases.variance(moments, single(self._facts))
+            return kernel_of_distance(moments.mean_squared_distance(self._moments, variance))
+        if bandwidth == "median":
+            return kernel_of_distance(float(self._once(MedianDistance())[0]))
+        raise InvalidParameter("bandwidth", bandwidth, "a number, several, public, histogram, moments or median")
+
+    @cached_property
+    def _moments_release(self) -> Moments:
+        tau_x = self._config.tau_x
+        if tau_x is None:
+            noise = math.sqrt(self.releases.variance(self._histogram_release, single(self._facts)))
+            tau_x = self._histogram_release.norm_bound(self._histogram, noise, self._fed.n_features)
+        return Moments(trust=self._mechanism.trust, tau_x=tau_x)
+
+    @cached_property
+    def _moments(self) -> Array:
+        return self._once(self._moments_release)
+
+    @property
+    def _histogram_release(self) -> ScaleHistogram:
+        return ScaleHistogram(trust=self._mechanism.trust)
+
+    @cached_property
+    def _histogram(self) -> Array:
+        return self._once(self._histogram_release)
+
+    def _once(self, mechanism: Mechanism) -> Array:
+        average, failures = self.releases.once(mechanism, self._facts)
+        self.failures += failures
+        return average

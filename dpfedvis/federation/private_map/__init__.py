@@ -1,0 +1,32 @@
+"""The billboard model: the server publishes a map of protected landmarks, and each client places its own records.
+
+Everything that leaves a client is inside one budget: scale, moments, second moments, landmarks and, if asked for, a
+density. What a client does with the published map at home costs nothing.
+"""
+
+from dpfedvis.federation.private_map.density import Density, Grid
+from dpfedvis.federation.private_map.learner import Learned, Learner, Shares, landmarks_for
+from dpfedvis.federation.private_map.placement import Anchored, ByWeights, Diffused, Placement, placement
+from dpfedvis.federation.private_map.published_map import PublishedMap
+from dpfedvis.federation.private_map.recipe import Recipe
+from dpfedvis.federation.private_map.subspace import Subspace
+from dpfedvis.federation.private_map.transforms import ByTransform, ByUMAPTransform
+
+__all__ = [
+    "Anchored",
+    "ByTransform",
+    "ByUMAPTransform",
+    "ByWeights",
+    "Density",
+    "Diffused",
+    "Grid",
+    "Learned",
+    "Learner",
+    "Placement",
+    "PublishedMap",
+    "Recipe",
+    "Shares",
+    "Subspace",
+    "landmarks_for",
+    "placement",
+]

@@ -1,0 +1,94 @@
+"""How a run went: what the server may know of it, and, in simulations, the truth beside it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, dataclass, fields
+
+import numpy as np
+
+from dpfedvis.data import FederatedData
+from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.numerics.mmd import Estimator, self_similarity, similarity
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round in numbers.
+
+    Parameters
+    ----------
+    number : int
+        From 1 to S.
+    step : float
+        How far the round moved Y, Frobenius.
+    change : float
+        Estimate of F(Y) − F(Y⁰) for the Y that the round began with, from what passed the door; nan for mechanisms that
+        give no gradient. See `Slope`.
+    exact : float
+        F(Y) after the round, in simulations that asked for it: computed past the door, for the experimenter's eyes
+        only. Otherwise nan.
+    """
+
+    number: int
+    step: float
+    change: float = math.nan
+    exact: float = math.nan
+
+
+class Slope:
+    """Running estimate of the objective from noisy gradients.
+
+    F(Y_s) − F(Y_{s−1}) = ⟨∇F(Y_s), Y_s − Y_{s−1}⟩ up to (L/2)‖Y_s − Y_{s−1}‖². The gradient at the *new* point
+    carries noise that is independent of the step, so that the noise does not bias the estimate, as that at the old
+    point would.
+    """
+
+    def __init__(self, change: float = 0.0, step: Array | None = None) -> None:
+        self.change, self._step = change, step
+
+    def see(self, gradient: Array | None) -> float:
+        """Take in the gradient at the current Y; return the estimate of F(Y) − F(Y⁰)."""
+        if gradient is None:
+            return math.nan
+        if self._step is not None:
+            self.change += float(np.vdot(gradient, self._step))
+        return self.change
+
+    def move(self, step: Array) -> None:
+        """Take note of the step from the current Y."""
+        self._step = step
+
+
+class ExactObjective:
+    """F(Y) = Σ_p ω_p f_p(Y), computed past the door: for simulations and evaluation, never for the server."""
+
+    def __init__(
+        self, fed: FederatedData, weights: list[float], kernel: Kernel, estimator: Estimator = "unbiased"
+    ) -> None:
+        self._clients = [client.X for client in fed.clients]
+        self._weights, self._kernel, self._estimator = weights, kernel, estimator
+        # The terms in X alone never change; a single record has no pair, and its unbiased term is taken as 0.
+        self._own = [
+            self_similarity(X, kernel, estimator=estimator) if len(X) > 1 or estimator == "biased" else 0.0
+            for X in self._clients
+        ]
+
+    def __call__(self, Y: Array) -> float:
+        """Return F(Y)."""
+        landmarks = self_similarity(Y, self._kernel, estimator=self._estimator)
+        cross = [similarity(X, Y, self._kernel) for X in self._clients]
+        return sum(
+            weight * (own - 2 * both + landmarks)
+            for weight, own, both in zip(self._weights, self._own, cross, strict=True)
+        )
+
+
+def as_array(trace: list[Round]) -> Array:
+    """Return the numbers of all rounds, shape (rounds, columns)."""
+    return np.array([astuple(each) for each in trace], dtype=np.float64).reshape(len(trace), len(fields(Round)))
+
+
+def from_array(values: Array) -> list[Round]:
+    """Inverse of `as_array`."""
+    return [Round(int(row[0]), *(float(value) for value in row[1:])) for row in values]

@@ -1,0 +1,225 @@
+"""Scale of the data: the kernel's bandwidth and the place to start from, without a leak that nobody counts.
+
+A bandwidth may be given, or follow from public feature bounds. Taken from the data it is a release: `Moments` is a
+protected one, `MedianDistance`, the usual heuristic, an unprotected one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from accounting import checks, sensitivity
+from accounting.errors import InvalidParameter
+from accounting.events import Stage
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Protection, Step
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array, Kernel, squared_distances
+from dpfedvis.numerics.optimisers import Optimiser
+from dpfedvis.numerics.projections import clip_norms
+
+Bounds = tuple[float, float]
+
+CELLS = 128
+STANDS_OUT = 5.0  # standard deviations: one false cell in 128 less than once in ten thousand runs
+
+
+@dataclass(frozen=True)
+class ScaleRelease(BaseMechanism):
+    """A single release before the first round, about the data's size and place."""
+
+    stage: ClassVar[Stage] = "scale"
+
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+        """Leave Y: it moves no landmarks."""
+        return Step(Y)
+
+
+@dataclass(frozen=True)
+class Moments(ScaleRelease):
+    """One release of mean and mean square: (x/τ, ‖x‖²/τ²), averaged over records clipped to norm τ.
+
+    Parameters
+    ----------
+    tau_x : float
+        τ, public.
+    """
+
+    tau_x: float = 1.0
+    name: ClassVar[str] = "moments"
+    what: ClassVar[str] = "moments"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.positive("tau_x", self.tau_x)
+
+    def shape(self, public: PublicParameters) -> tuple[int, ...]:
+        """(m + 1,)."""
+        return (public.features + 1,)
+
+    def sensitivity(self, public: PublicParameters, records: float) -> float:
+        """2/n_p, or √2/n_p under add-remove."""
+        return sensitivity.moments(records=records, adjacency=public.adjacency)
+
+    def prepare(self, records: Array) -> Array:
+        """Clip to τ."""
+        return clip_norms(records, self.tau_x)
+
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
+        """Compute the two means."""
+        total = local.records.sum(axis=0, dtype=np.float64) / self.tau_x
+        square = float(local.squared_norms.sum(dtype=np.float64)) / self.tau_x**2
+        return Message(np.append(total, square) / local.denominator)
+
+    def mean(self, average: Array) -> Array:
+        """Mean of the records, shape (m,)."""
+        return average[:-1] * self.tau_x
+
+    def mean_squared_distance(self, average: Array, variance: float) -> float:
+        """Mean squared distance of two records, 2(E‖x‖² − ‖E x‖²).
+
+        Parameters
+        ----------
+        average : array of shape (m + 1,)
+            What the server received.
+        variance : float
+            Variance of the noise in each of its values, which adds m·variance to ‖E x‖² and is taken off again.
+        """
+        mean, square = average[:-1], float(average[-1])
+        spread = 2 * (square - (float(mean @ mean) - variance * len(mean)))
+        # Noise may leave nothing, or less; a hundredth of what τ allows keeps γ finite.
+        return max(spread, 0.01) * self.tau_x**2
+
+
+@dataclass(frozen=True)
+class ScaleHistogram(ScaleRelease):
+    """Scale of data of which nothing is known: counts of squared distances and squared norms by powers of two.
+
+    Each client pairs its records at random and counts the pairs' squared distances, and the records' squared norms, in
+    cells [2^e, 2^{e+1}), e from −64 to 63, and divides by the number of its records. No bound on the data is needed.
+    """
+
+    name: ClassVar[str] = "scale-histogram"
+    what: ClassVar[str] = "scale histogram"
+
+    def shape(self, public: PublicParameters) -> tuple[int, ...]:
+        """Cells of distances, then of norms."""
+        return (2 * CELLS,)
+
+    def sensitivity(self, public: PublicParameters, records: float) -> float:
+        """2/n_p."""
+        return sensitivity.scale_histogram(adjacency=public.adjacency) / records
+
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
+        """Count."""
+        pairs = generator.permutation(len(local.records))[: len(local.records) // 2 * 2].reshape(-1, 2)
+        differences = local.records[pairs[:, 0]] - local.records[pairs[:, 1]]
+        counts = np.concatenate([_octaves(np.vecdot(differences, differences)), _octaves(local.squared_norms)])
+        return Message(counts / local.denominator)
+
+    def squared_distance(self, average: Array, noise: float, features: int) -> float:
+        """Typical squared distance: the middle of the fullest cell, the lowest (equal records) left out.
+
+        Where no cell stands out of the noise, 2m: what standardised features would have.
+        """
+        cell = 1 + int(np.argmax(average[1:CELLS]))
+        if average[cell] <= STANDS_OUT * noise:
+            return 2.0 * features
+        return float(2.0 ** (cell - CELLS // 2 + 0.5))
+
+    def norm_bound(self, average: Array, noise: float, features: int) -> float:
+        """Norm that few records exceed: the upper end of the highest cell that stands out of noise this large."""
+        high = np.flatnonzero(average[CELLS:] > STANDS_OUT * noise)
+        if len(high) == 0:
+            return float(2 * np.sqrt(features))  # standardised features, as above
+        return float(2.0 ** ((int(high[-1]) - CELLS // 2 + 1) / 2))
+
+
+@dataclass(frozen=True)
+class ExactMean(ScaleRelease):
+    """The mean of the records without protection, for runs that protect nothing."""
+
+    name: ClassVar[str] = "exact-mean"
+    what: ClassVar[str] = "mean"
+    protection: ClassVar[Protection] = "none"
+    why: ClassVar[str] = "the exact mean of the records"
+
+    def shape(self, public: PublicParameters) -> tuple[int, ...]:
+        """(m,)."""
+        return (public.features,)
+
+    def sensitivity(self, public: PublicParameters, records: float) -> None:
+        """Nothing is protected."""
+        return None
+
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
+        """Compute the mean."""
+        return Message(local.records.mean(axis=0, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class MedianDistance(ScaleRelease):
+    """The median heuristic on private records, without protection: each client's median squared distance.
+
+    Parameters
+    ----------
+    records : int
+        Most records to compare.
+    """
+
+    records: int = 1000
+    name: ClassVar[str] = "median"
+    what: ClassVar[str] = "median distance"
+    protection: ClassVar[Protection] = "none"
+    why: ClassVar[str] = "a median of private distances, without noise"
+
+    def shape(self, public: PublicParameters) -> tuple[int, ...]:
+        """(1,)."""
+        return (1,)
+
+    def sensitivity(self, public: PublicParameters, records: float) -> None:
+        """Nothing is protected."""
+        return None
+
+    def message(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
+    ) -> Message:
+        """Compute the median over pairs of different records; 0 for a single one."""
+        chosen = generator.permutation(len(local.records))[: self.records]
+        records = local.records[chosen]
+        above = squared_distances(records, records)[np.triu_indices(len(records), k=1)]
+        return Message(np.array([float(np.median(above)) if above.size else 0.0]))
+
+
+def _octaves(squares: Array) -> Array:
+    """Counts of values by the power of two below them, shape (CELLS,); those outside go to the nearest cell."""
+    # frexp gives a mantissa in [1/2, 1), so that 2^e ≤ value < 2^{e+1} has exponent e + 1; zero belongs at the bottom.
+    exponents = np.where(squares > 0, np.frexp(squares)[1] - 1, -CELLS)
+    cells = np.clip(exponents + CELLS // 2, 0, CELLS - 1)
+    return np.bincount(cells, minlength=CELLS).astype(np.float64)
+
+
+def public_kernel(features: int, bounds: Bounds | None) -> Kernel:
+    """Kernel from public feature bounds: γ is one over the mean squared distance of two uniform points of the box.
+
+    That distance is m(high − low)²/6.
+    """
+    if bounds is None:
+        raise InvalidParameter("bounds", None, 'given, as (low, high), for bandwidth="public"')
+    low, high = bounds
+    return Kernel.gaussian(6 / (features * (high - low) ** 2))
+
+
+def kernel_of_distance(squared_distance: float) -> Kernel:
+    """Kernel with γ = 1/(typical squared distance)."""
+    if not squared_distance > 0:
+        raise InvalidParameter("typical squared distance", squared_distance, "above 0: do the records vary at all?")
+    return Kernel.gaussian(1 / squared_distance)

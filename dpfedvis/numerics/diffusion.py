@@ -1,0 +1,163 @@
+"""A client's own neighbours carry what is known of one record to others like it, before any of them is placed.
+
+A record's nearest anchors in the subspace are a coarse answer: the subspace is small and the anchors are noisy. The
+client knows its records whole, and which of them are alike. So it lets the answers spread along its own graph of
+neighbours, as in label spreading (Zhou et al. 2004), with anchors for labels. All of it stays at home.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from accounting.errors import InvalidParameter
+from dpfedvis.numerics.kernels import Array, block_rows
+
+OWN_COMPONENTS = 40
+EVENING = 0.125  # power of the variance that each own component is divided by
+
+
+def likeness(records: Array) -> Array:
+    """Return coordinates in which a client compares its own records: its leading principal components, evened a little.
+
+    Components of small variance are mostly noise, and of the others the largest would decide alone. Each is divided by
+    λ^`EVENING`, with λ its variance. It is the client's own affair: nobody else learns these components.
+
+    Parameters
+    ----------
+    records : array of shape (n, m), n ≥ 2
+
+    Returns
+    -------
+    array of shape (n, min(n, m, OWN_COMPONENTS)), float32
+    """
+    from sklearn.decomposition import PCA
+
+    points = records.astype(np.float32, copy=False)
+    if not np.ptp(points, axis=0).any():
+        return points
+    with np.errstate(invalid="ignore"):  # shares of a variance that is rounded to 0
+        found = PCA(min(*points.shape, OWN_COMPONENTS), random_state=0).fit(points)
+    if not found.explained_variance_[0] > 0:
+        return points  # all alike, up to rounding
+    relative = found.explained_variance_ / found.explained_variance_[0]
+    evened: Array = found.transform(points) / np.maximum(relative, 1e-12) ** EVENING
+    return evened.astype(np.float32)
+
+
+def diffuse(to_anchors: csr_array, among: csr_array, keep: float, steps: int) -> Array:
+    """Return A of A ← keep · P A + (1 − keep) A⁰ after so many steps.
+
+    Parameters
+    ----------
+    to_anchors : sparse array of shape (n, k)
+        A⁰: weights of each record's anchors; rows sum to 1.
+    among : sparse array of shape (n, n)
+        Weights of each record's neighbours; made symmetric here, and P its rows scaled to sum to 1.
+    keep : float
+        In (0, 1): how far an answer travels.
+    steps : int
+
+    Returns
+    -------
+    array of shape (n, k), float32
+        Rows sum to 1.
+    """
+    both = (among + among.T).astype(np.float32)
+    scale = np.float32(keep) / np.maximum(both.sum(axis=1), np.finfo(np.float32).tiny)
+    travelled = csr_array(both.multiply(scale[:, None]))
+    home = ((1 - keep) * to_anchors).astype(np.float32).toarray()
+    weights: Array = to_anchors.astype(np.float32).toarray()
+    for _ in range(steps):
+        weights = travelled @ weights
+        weights += home
+    return weights
+
+
+def settle(weights: Array, places: Array, width: float, steps: int) -> Array:
+    """Return where on the map each record's weights are densest: at one of the anchors first, then by mean shift.
+
+    The mean would lie between the regions that the weights point to, where nothing belongs.
+
+    Parameters
+    ----------
+    weights : array of shape (n, k)
+        At least 0, and not all 0 in any row.
+    places : array of shape (k, 2)
+    width : float
+        Of the Gaussian window.
+    steps : int
+        Of the mean shift.
+
+    Returns
+    -------
+    array of shape (n, 2), float64
+    """
+    unit = _unit(width)
+    points, width = (places / unit).astype(np.float32), width / unit
+    around = _window(points, points, width)
+    settled = np.empty((len(weights), 2))
+    rows = block_rows(len(weights), len(points), points.itemsize)
+    for start in range(0, len(weights), rows):
+        part = weights[start : start + rows].astype(np.float32, copy=False)
+        centre = points[np.argmax(part @ around, axis=1)]
+        for _ in range(steps):
+            near = _window(centre, points, width)
+            near *= part
+            total = near.sum(axis=1, keepdims=True)
+            # Where no anchor is left within the window, stay.
+            centre = np.where(total > 0, (near @ points) / np.where(total > 0, total, 1), centre)
+        settled[start : start + rows] = centre
+    return settled * unit
+
+
+def pulling(weights: Array, places: Array, settled: Array, width: float, count: int) -> csr_array:
+    """Return the strongest weights around where each record has settled, scaled to sum to 1; sparse, shape (n, k).
+
+    Weights that point elsewhere would pull a record out of the region that most of them point to.
+
+    Parameters
+    ----------
+    weights : array of shape (n, k)
+    places : array of shape (k, 2)
+    settled : array of shape (n, 2)
+    width : float
+        Of the Gaussian window around a record. One that has no weight within it keeps those that it has.
+    count : int
+        Weights to keep of each record.
+    """
+    unit, rows, parts = _unit(width), block_rows(len(weights), len(places), weights.itemsize), []
+    points, centres = ((each / unit).astype(np.float32) for each in (places, settled))
+    for start in range(0, len(weights), rows):
+        part = weights[start : start + rows]
+        near = part * _window(centres[start : start + rows], points, width / unit)
+        near = np.where(near.sum(axis=1, keepdims=True) > 0, near, part)
+        parts.append(strongest(near, count))
+    return csr_array(vstack(parts, format="csr"))
+
+
+def _unit(width: float) -> float:
+    """Return a power of two near a width: dividing by it rounds nothing, and no square leaves float32's range."""
+    if not width > 0:
+        raise InvalidParameter("width", width, "above 0")
+    return 2.0 ** math.frexp(width)[1]
+
+
+def _window(centres: Array, points: Array, width: float) -> Array:
+    """exp(−d²/(2 width²)) between centres and points, shape (centres, points)."""
+    window: Array = (centres[:, :1] - points[:, 0]) ** 2
+    window += (centres[:, 1:] - points[:, 1]) ** 2
+    window /= -2 * np.float32(width) ** 2
+    return np.exp(window, out=window)
+
+
+def strongest(weights: Array, count: int) -> csr_array:
+    """Return the largest weights of each row only, scaled to sum to 1; sparse, of the same shape."""
+    n, columns = weights.shape
+    count = min(count, columns)
+    chosen = np.sort(np.argpartition(-weights, count - 1, axis=1)[:, :count], axis=1)
+    values = np.take_along_axis(weights, chosen, axis=1).astype(np.float64)
+    values /= values.sum(axis=1, keepdims=True)
+    return csr_array((values.ravel(), chosen.ravel(), np.arange(n + 1) * count), shape=(n, columns))

@@ -1,0 +1,48 @@
+"""Files that are there whole or not at all: arrays and text."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfedvis.errors import DpfedvisError
+
+
+class FileDamaged(DpfedvisError):
+    """A file of an interrupted run that cannot be read. It is not recreated: that could spend the budget twice."""
+
+
+def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write an NPZ file so that it is there whole or not at all, and on disk when this returns."""
+    temporary = path.with_suffix(".tmp")
+    with temporary.open("wb") as file:
+        # numpy has a flag among its keywords, of another type than arrays.
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read all of an NPZ file; `FileDamaged` if it is not whole."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            return dict(stored)
+    except (OSError, EOFError, BadZipFile, TypeError, ValueError) as error:
+        raise FileDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file so that it is there whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise

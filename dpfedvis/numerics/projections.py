@@ -1,0 +1,91 @@
+"""Projections of the landmarks to public convex sets: bounds that a sensitivity may then rely on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from accounting import checks
+from accounting.errors import InvalidParameter
+from dpfedvis.numerics.kernels import Array
+
+
+class Projection(Protocol):
+    """The plug-in point: maps Y, shape (n_y, m), to the nearest point, or at least to some point, of a public set."""
+
+    def __call__(self, Y: Array) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """No bound at all."""
+
+    def __call__(self, Y: Array) -> Array:
+        """Return Y."""
+        return Y
+
+
+@dataclass(frozen=True)
+class Box:
+    """Every coordinate in [low, high]."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not self.low < self.high:
+            raise InvalidParameter("box", (self.low, self.high), "of a lower and a higher end")
+
+    def __call__(self, Y: Array) -> Array:
+        """Clamp each coordinate."""
+        return np.clip(Y, self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Every landmark within `radius` of the origin."""
+
+    radius: float
+
+    def __post_init__(self) -> None:
+        checks.positive("radius", self.radius)
+
+    def __call__(self, Y: Array) -> Array:
+        """Scale down the landmarks that are outside."""
+        return clip_norms(Y, self.radius)
+
+
+@dataclass(frozen=True)
+class SpectralBall:
+    """Every landmark within `radius` of the origin, and the spectral norm of Y at most `spectral` (τ_Y of Thm 6).
+
+    First the rows are clipped and then the singular values. The second step replaces U S Vᵀ by U S′ Vᵀ with S′ ≤ S,
+    so that row i, of norm ‖u_i S‖, does not grow, and both bounds hold afterwards.
+    """
+
+    radius: float
+    spectral: float
+
+    def __post_init__(self) -> None:
+        checks.positive("radius", self.radius)
+        checks.positive("spectral", self.spectral)
+
+    def __call__(self, Y: Array) -> Array:
+        """Clip rows, then singular values."""
+        Y = clip_norms(Y, self.radius)
+        if float(np.linalg.norm(Y)) <= self.spectral:
+            return Y  # the Frobenius norm is at least the spectral one
+        left, values, right = np.linalg.svd(Y, full_matrices=False)
+        clipped: Array = ((left * np.minimum(values, self.spectral)) @ right).astype(Y.dtype, copy=False)
+        return clipped
+
+
+def clip_norms(X: Array, bound: float) -> Array:
+    """Scale rows to Euclidean norm at most `bound`, shape (n, m); rows within it are left as they are."""
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    # A hair below the bound, so that rounding to the array's dtype cannot lift a row above it.
+    target = bound * (1 - 4 * float(np.finfo(X.dtype).eps))
+    scale = target / np.maximum(norms, target)
+    return X if np.all(scale == 1) else (X * scale[:, None]).astype(X.dtype, copy=False)

@@ -1,0 +1,89 @@
+"""Random Fourier features of the mean kernel (Rahimi & Recht 2007): every record becomes a vector of norm 1."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from accounting import checks
+from dpfedvis.numerics.kernels import Array, Kernel
+
+BLOCK_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class RandomFeatures:
+    """φ(x) = (cos Wᵀx, sin Wᵀx)/√K with the columns of W drawn from the kernel's spectrum.
+
+    exp(−γ‖x − y‖²) is the characteristic function of N(0, 2γI), so that E⟨φ(x), φ(y)⟩ = k(x, y); for several
+    bandwidths each gets an equal part of the K frequencies. Since cos² + sin² = 1, ‖φ(x)‖ = 1 for every x and every
+    W.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    features : int
+        Number m of coordinates of x.
+    frequencies : int
+        K, at least the number of bandwidths; φ(x) has 2K values.
+    seed : int
+        Public: everybody must use the same frequencies.
+    """
+
+    kernel: Kernel
+    features: int
+    frequencies: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        checks.count("features", self.features)
+        checks.count("frequencies", self.frequencies)
+
+    @property
+    def matrix(self) -> Array:
+        """W, shape (m, K), float32."""
+        return _frequencies(self)
+
+    def _draw(self) -> Array:
+        generator = np.random.default_rng([self.seed, 0x52464621])
+        gammas = np.resize(np.asarray(self.kernel.gammas), self.frequencies)
+        normal = generator.standard_normal((self.features, self.frequencies))
+        return np.asarray(normal * np.sqrt(2 * gammas), dtype=np.float32)
+
+    @property
+    def size(self) -> int:
+        """Length 2K of φ(x)."""
+        return 2 * self.frequencies
+
+    def total(self, X: Array) -> Array:
+        """Σ_j φ(x_j) over the rows of X, shape (2K,), float64; blocks of rows, no (n, K) array."""
+        total = np.zeros(self.size)
+        for start in range(0, len(X), BLOCK_ROWS):
+            angles = X[start : start + BLOCK_ROWS].astype(np.float32, copy=False) @ self.matrix
+            total[: self.frequencies] += np.cos(angles).sum(axis=0, dtype=np.float64)
+            total[self.frequencies :] += np.sin(angles).sum(axis=0, dtype=np.float64)
+        return total / math.sqrt(self.frequencies)
+
+    def gap(self, Y: Array, target: Array) -> tuple[float, Array]:
+        """‖(1/n_y) Σ_i φ(y_i) − target‖² and its gradient in Y, shape (n_y, m).
+
+        With u the difference, row i of the gradient is (2/(n_y √K)) (cos(Wᵀy_i)∘u_sin − sin(Wᵀy_i)∘u_cos) Wᵀ.
+        """
+        angles = Y.astype(np.float32, copy=False) @ self.matrix
+        cosine, sine = np.cos(angles), np.sin(angles)
+        root = math.sqrt(self.frequencies)
+        mean = np.concatenate([cosine.mean(axis=0, dtype=np.float64), sine.mean(axis=0, dtype=np.float64)]) / root
+        difference = mean - target
+        u_cos, u_sin = np.split(difference.astype(np.float32), 2)
+        pull = cosine * u_sin - sine * u_cos
+        gradient = (2 / (len(Y) * root)) * (pull @ self.matrix.T)
+        return float(difference @ difference), gradient
+
+
+@lru_cache(maxsize=4)
+def _frequencies(features: RandomFeatures) -> Array:
+    """Return W, kept between the clients of a round, who all need the same one."""
+    return features._draw()

@@ -1,0 +1,255 @@
+"""A run from its settings to its folder: what `dpfedvis run` does.
+
+    config.toml  provenance.json  ledger.sqlite  uploads/  public.json  landmarks.npz
+    embedding.npz  embedding.csv  statement.md  statement.json  map.png  density.npz  density.png
+    trace.csv  report.html  figures/  simulation/
+
+The folder holds what the server has, and no record; with ``release="none"`` that is the published map, and the
+places of records stay with the clients. Only a simulation, a run with seeded noise, may also leave what lies past the
+door, in ``simulation/``. report.html is for people. An error before anything was released leaves no folder. One after
+that, an interruption, or a kill at any moment leaves a run that can go on: the ledger, because a spend must not be
+forgotten, and what `dpfedvis.runs.resume` keeps next to the folder.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from accounting import Ledger
+from accounting.statement import Statement
+from dpfedvis.data import Dataset, FederatedData
+from dpfedvis.estimators.base import FederatedEstimator, Progress
+from dpfedvis.federation.feddl import Callback
+from dpfedvis.numerics.files import write_text
+from dpfedvis.runs.folder import (
+    CONFIG,
+    FolderTaken,
+    FolderUnusable,
+    clear,
+    make,
+    refuse_taken,
+    refuse_views,
+    spent,
+    sweep,
+)
+from dpfedvis.runs.provenance import PROVENANCE, changes, identity, provenance, read_provenance, write_provenance
+from dpfedvis.runs.results import published_arrays, write_results
+from dpfedvis.runs.resume import RunInterrupted, Unfinished, same_settings
+from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.statement_file import write_statement
+from dpfedvis.runs.upload_writer import LEDGER, Recorder
+
+__all__ = ["CONFIG", "PROVENANCE", "FolderTaken", "FolderUnusable", "Run", "execute", "provenance"]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished run.
+
+    Parameters
+    ----------
+    folder : Path
+    config : RunConfig
+        With all choices made.
+    statement : Statement
+    estimator : FederatedEstimator
+        Fitted.
+    fed : FederatedData
+        The records, which are not in the folder.
+    views : Path, optional
+        Where each client's private view is to be drawn.
+    seconds : float
+        Since it was started or resumed.
+    warnings : tuple of str
+        What a reader of the results should know.
+    """
+
+    folder: Path
+    config: RunConfig
+    statement: Statement
+    estimator: FederatedEstimator
+    fed: FederatedData
+    views: Path | None = None
+    seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+    def summary(self) -> dict[str, Any]:
+        """Return the main facts, ready for JSON."""
+        statement = self.statement.to_dict()
+        return {
+            "folder": str(self.folder),
+            "data": self.config.data,
+            "map": self.config.map,
+            "mechanism": self.config.mechanism,
+            "release": self.config.release,
+            "headline": statement["headline"],
+            "epsilon_end_to_end": statement["epsilon_end_to_end"],
+            "epsilon_in_scope": statement["epsilon_in_scope"],
+            "delta": statement["delta"],
+            "seconds": round(self.seconds, 3),
+            "warnings": list(self.warnings),
+            "files": sorted(path.name for path in self.folder.iterdir()),
+        }
+
+
+def execute(
+    config: RunConfig,
+    folder: str | Path,
+    callbacks: Sequence[Callback] = (),
+    *,
+    views: str | Path | None = None,
+    progress: Progress | None = None,
+    show: Callable[[Run], None] | None = None,
+    resume: bool = False,
+) -> Run:
+    """Carry out a run, and write its ledger, statement and results to a folder.
+
+    Parameters
+    ----------
+    config : RunConfig
+    folder : path-like
+        Must be empty or not there yet, unless `resume` is set.
+    callbacks : sequence of callables
+        Called with (Round, Y) after each round.
+    views : path-like, optional
+        Where to draw each client's private view, with ``release="none"``: outside of `folder`, for views show records.
+    progress : callable, optional
+        Called with (stage, done, total) in the stages after the rounds.
+    show : callable, optional
+        Called with the run when its data are written, such as `dpfedvis.reporting.run_report.show`. Only then is the
+        run marked as finished, so that an interruption while pages are drawn loses nothing.
+    resume : bool
+        Go on with the run in `folder`, which was interrupted. Its settings are those in the folder, and what `config`
+        does not leave open must agree; its data must be the same. What had been released is sent again, the same bytes,
+        and nothing is spent twice.
+
+    Notes
+    -----
+    A run may go on with another version of the code, with a warning. What was released before is kept, and everything
+    after passes the door: whatever the new code plans, the ledger charges it on top of what was spent, refuses what
+    does not fit, and lets no client release a quantity of a round a second time. So the guarantee holds; only the
+    result is of two versions.
+    """
+    folder, views = Path(folder), None if views is None else Path(views)
+    unfinished = Unfinished(folder)
+    if resume:
+        config = same_settings(folder, config)
+        with unfinished.held():
+            return _carry_out(_taken_up(config, unfinished, views), unfinished, callbacks, progress, show)
+    order = _begun(config, unfinished, views)
+    with unfinished.held():
+        unfinished.forget()
+        return _carry_out(order, unfinished, callbacks, progress, show)
+
+
+@dataclass(frozen=True, eq=False)
+class _Order:
+    """A run that may be carried out: all that can be refused before anything is released has been."""
+
+    config: RunConfig
+    dataset: Dataset
+    fed: FederatedData
+    estimator: FederatedEstimator
+    views: Path | None
+    facts: dict[str, Any]
+    resumed: bool
+    warnings: tuple[str, ...] = ()
+
+
+def _begun(config: RunConfig, unfinished: Unfinished, views: Path | None) -> _Order:
+    unfinished.refuse_taken()
+    refuse_taken(unfinished.run)
+    if views is not None:
+        refuse_views(views, unfinished.run, config)
+    return _ordered(config, views)
+
+
+def _taken_up(config: RunConfig, unfinished: Unfinished, views: Path | None) -> _Order:
+    facts = read_provenance(unfinished.run)
+    unfinished.refuse_to_go_on(facts)
+    order = _ordered(config, unfinished.views(views))
+    unfinished.same_data(identity(order.dataset))
+    others = changes(facts, order.facts)
+    warning = f"{unfinished.run} went on with other code than it began with: {', '.join(others)}"
+    now = {key: order.facts[key] for key in ("started", "commit", "packages")}
+    facts["resumed"] = [*facts.get("resumed", ()), now]
+    return replace(order, facts=facts, resumed=True, warnings=(warning,) if others else ())
+
+
+def _ordered(config: RunConfig, views: Path | None) -> _Order:
+    dataset = config.dataset()
+    fed = config.federated(dataset)
+    config = config.settled(fed)
+    facts = provenance(config, dataset, datetime.now(UTC))
+    return _Order(config, dataset, fed, config.estimator(), views, facts, resumed=False)
+
+
+def _carry_out(
+    order: _Order,
+    unfinished: Unfinished,
+    callbacks: Sequence[Callback],
+    progress: Progress | None,
+    show: Callable[[Run], None] | None,
+) -> Run:
+    folder, config, views = unfinished.run, order.config, order.views
+    existed, viewed, clock = folder.exists(), views is not None and views.exists(), time.perf_counter()
+    try:
+        for each in (folder, views):
+            if each is not None:
+                make(each)
+        sweep(folder)
+        unfinished.remember(views, identity(order.dataset))
+        write_provenance(folder, order.facts)
+        write_text(folder / CONFIG, config.to_toml())  # last: from here on it is a run that can go on
+        statement = _fit(order, unfinished, callbacks, progress)
+        done = Run(folder, config, statement, order.estimator, order.fed, views, warnings=order.warnings)
+        if show is not None:
+            show(done)
+        finished = datetime.now(UTC).isoformat(timespec="seconds")
+        write_provenance(folder, {**order.facts, "finished": finished})
+    except BaseException as error:
+        left = order.resumed or spent(folder / LEDGER)
+        if not left:
+            unfinished.remove()
+            clear(folder, existed)
+            if views is not None and not viewed and views.is_dir():
+                views.rmdir()
+        if isinstance(error, KeyboardInterrupt):
+            raise RunInterrupted(
+                f"go on with: dpfedvis run --out {shlex.quote(str(folder))} --resume"
+                if left
+                else "nothing was released, and nothing is left of the run"
+            ) from None
+        raise
+    unfinished.remove()
+    return replace(done, seconds=time.perf_counter() - clock)
+
+
+def _fit(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callback], progress: Progress | None) -> Statement:
+    folder, config, estimator = unfinished.run, order.config, order.estimator
+    with Ledger(folder / LEDGER, config.budget) as ledger:
+        recorder = Recorder(folder, rounds=config.recorded_rounds, resume=ledger if order.resumed else None)
+        estimator.watch(
+            witness=recorder,
+            callbacks=(recorder.landmarks, *callbacks),
+            ledger=ledger,
+            checkpoint=unfinished.checkpoint,
+            progress=progress,
+        )
+        try:
+            estimator.fit(order.fed)
+        finally:
+            recorder.close()
+        write_results(folder, estimator, order.fed, order.dataset, config)
+        statement = estimator.statement_
+        write_statement(folder, statement)
+        facts = {"release": config.release, "bounds": config.bounds, "image_shape": order.dataset.image_shape}
+        recorder.finish(estimator.feddl_, config.made_mechanism(), facts, published_arrays(estimator))
+        ledger.fold()
+        return statement

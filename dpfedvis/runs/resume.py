@@ -1,0 +1,154 @@
+"""What a run needs to go on after an interruption, and whether it may.
+
+It lies in ``FOLDER.unfinished``, next to the run's folder and not in it. The folder holds what the server has; here are
+the uploads that have not been used yet, exact ones where the server is trusted to add the noise, and records that were
+perturbed at home. So only its owner can read it, and it is deleted when the run is finished. In a real federation each
+client would have its own part of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from dpfedvis.runs.settings import RunConfig
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.numerics.files import write_text
+from dpfedvis.runs.upload_writer import LEDGER
+from dpfedvis.runs.folder import CONFIG, FolderTaken, make, spent
+from dpfedvis.runs.toml_files import read_toml
+
+_VIEWS, _DATA, _LOCK = "views.json", "data.json", "lock"
+
+
+class NotResumable(DpfedvisError):
+    """A run that cannot go on, or need not; nothing was released, spent or changed."""
+
+
+class SettingsDiffer(NotResumable):
+    """Settings that are not those of the run to go on with."""
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """An interruption by the user that says what is left."""
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """The folder next to a run's folder that is there until the run is finished.
+
+    Parameters
+    ----------
+    run : Path
+        The run's folder.
+    """
+
+    run: Path
+
+    @property
+    def path(self) -> Path:
+        """Where it is."""
+        whole = self.run.resolve()
+        return whole.with_name(whole.name + ".unfinished")
+
+    @property
+    def checkpoint(self) -> Path:
+        """For `FederatedEstimator.watch`."""
+        return self.path / "checkpoint"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder, and keep other processes off it: two that went on with one run would release twice."""
+        make(self.path, 0o700)
+        with (self.path / _LOCK).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise NotResumable(f"another process is at work on {self.run}") from None
+            yield
+
+    def remember(self, views: Path | None, data: Mapping[str, Any]) -> None:
+        """Keep which data the run began with, and where private views are to be drawn, which is no setting of it."""
+        write_text(self.path / _DATA, json.dumps(data) + "\n")
+        write_text(self.path / _VIEWS, json.dumps(None if views is None else str(views.resolve())) + "\n")
+
+    def same_data(self, now: Mapping[str, Any]) -> None:
+        """Refuse data that are not those that the run began with."""
+        before = _kept(self.path / _DATA)
+        for name in now if before is not None else ():
+            if before[name] != now[name]:
+                raise NotResumable(
+                    f"the data of {self.run} have changed ({name} was {before[name]}, is {now[name]}); a run goes on "
+                    "with the records that it began with"
+                )
+
+    def views(self, given: Path | None) -> Path | None:
+        """Return where private views are to be drawn; an error if another place is given."""
+        path = self.path / _VIEWS
+        if not path.exists():  # interrupted before anything
+            return given
+        kept = _kept(path)
+        found = None if kept is None else Path(kept)
+        if given is not None and (found is None or given.resolve() != found):
+            raise SettingsDiffer(f"--resume keeps the settings of {self.run}: views is {kept}, not {given}")
+        return found
+
+    def refuse_taken(self) -> None:
+        """Refuse to begin where a run may still go on, or where a folder of this name is no run's."""
+        if self.path.is_dir() and (self.run / CONFIG).exists():
+            raise FolderTaken(
+                f"{self.run} holds another run, not finished; go on with it (--resume), or choose another folder"
+            )
+        taken = self.path.is_dir() and any(self.path.iterdir()) and not (self.path / _LOCK).exists()
+        if taken or (self.path.exists() and not self.path.is_dir()):
+            raise FolderTaken(f"{self.path}, which the run needs until it is finished, holds other files")
+
+    def refuse_to_go_on(self, facts: Mapping[str, Any]) -> None:
+        """Refuse a run that is finished, or whose clients have released and kept nothing of it."""
+        if "finished" in facts:
+            self.remove()  # in case that the run was cut off just before this
+            raise NotResumable(f"{self.run} is finished; there is nothing to go on with")
+        if not self.checkpoint.is_dir() and spent(self.run / LEDGER):
+            self.remove()
+            raise NotResumable(f"{self.run} cannot go on: what its clients kept, {self.path}, is not there")
+
+    def forget(self) -> None:
+        """Delete what a run left whose folder, and with it the ledger, is gone: it can never go on."""
+        shutil.rmtree(self.checkpoint, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Delete it: the run is finished."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def stored_settings(folder: Path) -> dict[str, Any]:
+    """Return the settings of the run in a folder, as its file has them."""
+    if not (folder / CONFIG).is_file():
+        raise NotResumable(f"{folder} holds no run to go on with: it has no {CONFIG}")
+    return read_toml(folder / CONFIG)
+
+
+def same_settings(folder: Path, given: RunConfig) -> RunConfig:
+    """Return the settings of the run in a folder; those given may leave some open, and must not differ otherwise."""
+    stored = RunConfig.from_mapping(stored_settings(folder))
+    pairs = [(each.name, getattr(stored, each.name), getattr(given, each.name)) for each in fields(stored)]
+    others = [f"{name} is {was!r}, not {is_now!r}" for name, was, is_now in pairs if is_now not in (None, was)]
+    if others:
+        raise SettingsDiffer(f"--resume keeps the settings of {folder}: {', '.join(others)}")
+    return stored
+
+
+def _kept(path: Path) -> Any:
+    """Return what was kept in a file of JSON; None if nothing was, an error if it is not whole."""
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise NotResumable(f"{path} is damaged ({error})") from error

@@ -1,0 +1,34 @@
+"""The statement in the folder of a run: written, and made again from the ledger beside it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from accounting import Ledger
+from dpfedvis.numerics.files import write_text
+from dpfedvis.runs.upload_writer import LEDGER, RecordingError
+from accounting.statement import Statement, state
+
+WORDS, NUMBERS = "statement.md", "statement.json"
+
+
+def write_statement(folder: Path, statement: Statement) -> None:
+    """Write it in words and as JSON."""
+    write_text(folder / WORDS, str(statement))
+    write_text(folder / NUMBERS, statement.to_json() + "\n")
+
+
+def statement_of(folder: Path) -> Statement:
+    """Make the statement of a finished run again: numbers from its ledger, the rest from what it said before."""
+    path = folder / NUMBERS
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        delta, facts, remarks = before["delta"], before["facts"], before["remarks"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordingError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
+    whole = isinstance(facts, dict) and isinstance(remarks, list) and all(isinstance(each, str) for each in remarks)
+    if not (whole and isinstance(delta, float) and 0 < delta < 1):
+        raise RecordingError(f"{path} is damaged: it does not have what a statement says")
+    with Ledger.read(folder / LEDGER) as ledger:
+        return state(ledger, delta=delta, facts=facts, remarks=remarks)

@@ -1,0 +1,100 @@
+"""How a budget was spent, step by step, and what ε means in guesses."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from accounting import (
+    Budget,
+    DiscreteGaussianRelease,
+    GaussianRelease,
+    Ledger,
+    SampledGaussianRelease,
+    Unprotected,
+    gaussian_delta,
+)
+from accounting.spending import SAMPLED_STEPS, best_guess, privacy_curve, spending
+
+DELTA = 1e-5
+
+
+def gradients(client: str, rounds: int, sigma: float) -> list[GaussianRelease]:
+    return [GaussianRelease(what="gradient", client=client, round=s, sensitivity=1, sigma=sigma) for s in range(rounds)]
+
+
+def test_each_step_is_what_a_ledger_would_have_said() -> None:
+    """The worst client counts, whichever it is by then."""
+    events = [*gradients("a", 5, 9.0), *gradients("b", 3, 6.0)]
+    steps = spending(events, None, DELTA)
+    assert [step.label for step in steps] == [f"gradient, round {s}" for s in range(5)]
+    for number, step in enumerate(steps):
+        with Ledger(None) as ledger:
+            ledger.record(*(event for event in events if event.round is not None and event.round <= number))
+            assert step.end_to_end == step.in_scope == ledger.spent(DELTA)
+
+
+def test_what_the_scope_leaves_out_counts_end_to_end() -> None:
+    events = [*gradients("a", 2, 9.0), Unprotected(what="rows", client="a", stage="release", why="exact")]
+    *_, before, last = spending(events, Budget(5, DELTA, scope="landmarks"), DELTA)
+    assert before.end_to_end == before.in_scope == last.in_scope
+    assert (last.label, last.end_to_end) == ("rows", math.inf)
+    assert spending(events, None, DELTA)[-1].in_scope == math.inf
+    assert spending([], None, DELTA) == ()
+
+
+def test_under_sampling_a_few_steps_are_enough_and_the_last_is_among_them() -> None:
+    events = [
+        SampledGaussianRelease(
+            what="gradient", client="a", round=s, adjacency="add-remove", sensitivity=1, sigma=4, sampling_rate=0.1
+        )
+        for s in range(1, 41)
+    ]
+    steps = spending(events, None, DELTA)
+    assert len(steps) == SAMPLED_STEPS
+    assert (steps[0].number, steps[-1].number) == (1, 40)
+    with Ledger(None) as ledger:
+        ledger.record(*events)
+        assert steps[-1].in_scope == ledger.spent(DELTA)
+        assert privacy_curve(ledger) == ()
+
+
+def test_the_curve_is_the_closed_form() -> None:
+    with Ledger(None) as ledger:
+        ledger.record(*gradients("a", 4, 5.0), *gradients("b", 1, 5.0))
+        curve = privacy_curve(ledger)
+    assert len(curve) > 10
+    for epsilon, delta in curve:
+        assert gaussian_delta(math.sqrt(4) / 5, epsilon) == pytest.approx(delta, rel=1e-6)
+    with Ledger(None) as ledger:
+        ledger.record(Unprotected(what="rows", client="a", why="exact"))
+        assert privacy_curve(ledger) == ()
+
+
+def test_the_best_guess_is_that_of_the_likelihood_ratio() -> None:
+    """Two Gaussians μ apart are told apart by a threshold half way, and by nothing better."""
+    rng = np.random.default_rng(0)
+    for rounds, sigma in ((1, 5.0), (4, 1.5)):
+        with Ledger(None) as ledger:
+            assert best_guess(ledger) == 0.5
+            ledger.record(*gradients("a", rounds, sigma), *gradients("b", 1, 50.0))
+            share = best_guess(ledger)
+        seen = rng.normal(scale=sigma, size=(200_000, rounds))
+        right = np.mean([(seen.sum(axis=1) < rounds / 2).mean(), (seen.sum(axis=1) + rounds > rounds / 2).mean()])
+        assert share == pytest.approx(right, abs=0.004)
+    with Ledger(None) as ledger:
+        ledger.record(Unprotected(what="rows", client="a", why="exact"))
+        assert best_guess(ledger) == 1.0
+
+
+def test_with_discrete_noise_the_best_guess_is_bounded_from_above() -> None:
+    """On a fine grid it is the continuous one, nearly; the bound is above that and below certainty."""
+    for sigma in (0.3, 1.0, 4.0, 20.0):
+        with Ledger(None) as ledger:
+            ledger.record(
+                DiscreteGaussianRelease(what="sums", client="a", sensitivity=1, sigma=sigma, granularity=1e-6)
+            )
+            assert norm.cdf(0.5 / sigma) <= best_guess(ledger) < 1

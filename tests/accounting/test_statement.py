@@ -1,0 +1,360 @@
+"""The statement says what the ledger holds: headline, lines, price of other noise, JSON, Markdown."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting import (
+    Budget,
+    DiscreteGaussianRelease,
+    GaussianRelease,
+    Ledger,
+    PostProcessing,
+    SampledGaussianRelease,
+    Unprotected,
+    gaussian_epsilon,
+)
+from accounting.rounding import rounded_down, rounded_up
+from accounting.statement import DEFAULT_DELTA, state
+from dpfedvis import FederatedData
+from dpfedvis.federation.feddl import FedDL
+from dpfedvis.mechanisms import HeuristicNoise
+from dpfedvis.mechanisms.published import PublishedFedDL
+
+
+def gaussian(client, what="gradient", sensitivity=0.1, sigma=1.0, **options):
+    return GaussianRelease(what=what, client=client, sensitivity=sensitivity, sigma=sigma, **options)
+
+
+def rows(client, **options):
+    return Unprotected(what="distance rows", client=client, stage="release", why="rows are records", **options)
+
+
+def ledger_of(*events, budget=None):
+    ledger = Ledger(budget=budget)
+    for event in events:
+        ledger.record(event)
+    return ledger
+
+
+def bold(text):
+    """The bold line that comes first."""
+    return next(line for line in text.splitlines() if line.startswith("**")).strip("*")
+
+
+def tables(text):
+    """Tables as lists of rows of cells."""
+    found, current = [], []
+    for line in [*text.splitlines(), ""]:
+        if line.startswith("|"):
+            current.append(line.strip().strip("|").split("|"))
+        elif current:
+            found.append(current)
+            current = []
+    return found
+
+
+LEDGERS = {
+    "empty": lambda: ledger_of(),
+    "empty with a budget": lambda: ledger_of(budget=Budget(1, 1e-6)),
+    "gaussian": lambda: ledger_of(*[gaussian("a", round=r) for r in range(5)], budget=Budget(5, 1e-6)),
+    "several clients": lambda: ledger_of(
+        gaussian("a"), gaussian("b", sensitivity=0.2), gaussian("b", "gram rows", stage="release", sigma=3.0)
+    ),
+    "landmarks": lambda: ledger_of(gaussian("a"), rows("a"), budget=Budget(5, 1e-5, scope="landmarks")),
+    "unprotected": lambda: ledger_of(rows("a"), rows("b")),
+    "post-processing": lambda: ledger_of(
+        gaussian("a", "records"), PostProcessing(what="gradient", client="a", of="records"), budget=Budget(5, 1e-5)
+    ),
+    "sampled": lambda: ledger_of(
+        SampledGaussianRelease(
+            what="gradient",
+            client="a",
+            sensitivity=1.0,
+            sigma=2.0,
+            count=10,
+            sampling_rate=0.1,
+            adjacency="add-remove",
+            noise="system",
+        )
+    ),
+    "discrete": lambda: ledger_of(
+        DiscreteGaussianRelease(
+            what="gradient", client="a", sensitivity=1.0, sigma=4.0, granularity=0.125, noise="discrete"
+        )
+    ),
+    "aggregate": lambda: ledger_of(gaussian("a", trust="aggregate"), gaussian("a", "moments", trust="central")),
+}
+
+
+@pytest.fixture(params=LEDGERS)
+def ledger(request):
+    return LEDGERS[request.param]()
+
+
+# For every ledger
+
+
+def test_the_headline_is_what_the_ledger_says(ledger):
+    statement = state(ledger)
+    delta = ledger.budget.delta if ledger.budget else DEFAULT_DELTA
+    spent = ledger.spent(delta, end_to_end=True)
+    assert statement.end_to_end == spent
+    assert statement.in_scope == ledger.spent(delta)
+    headline = bold(str(statement))
+    assert headline == statement.headline
+    if spent == math.inf:
+        assert "ε = ∞" in headline
+    else:
+        assert f"End to end, ε = {rounded_up(spent)} at δ = {delta:g}" in headline
+
+
+def test_json_is_strict_and_comes_back(ledger):
+    text = state(ledger, facts={"bandwidth": (0.5,), "release": "exact"}).to_json()
+
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    loaded = json.loads(text, parse_constant=refuse)
+    assert json.loads(json.dumps(loaded)) == loaded
+    statement = state(ledger)
+    if statement.end_to_end == math.inf:
+        assert loaded["epsilon_end_to_end"] == "inf"
+    else:
+        assert loaded["epsilon_end_to_end"] == statement.end_to_end
+    assert loaded["facts"] == {"bandwidth": [0.5], "release": "exact"}
+    assert len(loaded["releases"]) == len(statement.lines)
+
+
+def test_tables_are_well_formed(ledger):
+    text = str(state(ledger))
+    found = tables(text)
+    assert len(found) == 3
+    for table in found:
+        width = len(table[0])
+        assert set("".join(table[1])) == {"-"}
+        assert all(len(row) == width for row in table)
+    assert len(found[0]) == 2 + len(state(ledger).lines)
+    assert text.endswith("\n")
+    assert "nan" not in text
+
+
+def test_every_release_is_listed(ledger):
+    lines = state(ledger).lines
+    events = list(ledger.events())
+    keys = {(event.what, event.stage, event.kind) for event in events}
+    assert {(line.what, line.stage, line.kind) for line in lines} == keys
+    released = sum(event.count if isinstance(event, GaussianRelease) else 1 for event in events)
+    assert sum(line.clients * line.per_client for line in lines) == released
+
+
+def test_what_is_not_covered_is_said(ledger):
+    text = str(state(ledger))
+    for word in ("number of clients", "Labels", "tuning", "floating-point"):
+        assert word in text
+
+
+# Single facts
+
+
+def test_lines_have_ranges_of_sensitivity_and_sigma():
+    events = [gaussian(c, sensitivity=s, sigma=10 * s, round=r) for c, s in (("a", 0.1), ("b", 0.2)) for r in range(4)]
+    (line,) = state(ledger_of(*events)).lines
+    assert (line.clients, line.per_client) == (2, 4)
+    assert line.sensitivity == (0.1, 0.2)
+    assert line.sigma == (1.0, 2.0)
+    text = str(state(ledger_of(*events)))
+    assert "| 0.1 to 0.2 | 1 to 2 |" in text
+
+
+def test_a_client_is_not_charged_for_the_others():
+    both = state(ledger_of(gaussian("a"), gaussian("b")))
+    assert both.end_to_end == pytest.approx(gaussian_epsilon(0.1, DEFAULT_DELTA))
+
+
+def test_seeded_noise_is_a_simulation():
+    assert "this run is a simulation" in str(state(ledger_of(gaussian("a"))))
+    assert "simulation" not in str(state(ledger_of(gaussian("a", noise="system"))))
+
+
+def test_sampling_and_grid_are_shown():
+    assert "sampled at 0.1 (system)" in str(state(LEDGERS["sampled"]()))
+    assert state(LEDGERS["sampled"]()).lines[0].sampling_rate == 0.1
+    assert "grid 0.125" in str(state(LEDGERS["discrete"]()))
+
+
+def test_adjacency_and_unit_are_those_of_the_releases():
+    statement = state(LEDGERS["sampled"]())
+    assert (statement.adjacency, statement.unit) == ("add-remove", "record")
+    assert "for one record, add-remove" in statement.headline
+
+
+def test_trust_is_spelled_out():
+    text = str(state(LEDGERS["aggregate"]()))
+    assert "aggregate: the secure sum" in text
+    assert "central: the server" in text
+
+
+def test_the_landmarks_scope_is_called_the_papers_claim():
+    text = str(state(LEDGERS["landmarks"]()))
+    assert "scope landmarks" in text
+    assert "learning of the landmarks only" in text
+    assert "rows are records" in text
+    assert "ε = ∞" in bold(text)
+
+
+def test_no_budget_is_said():
+    assert "There was no budget." in str(state(ledger_of(gaussian("a"))))
+
+
+def test_delta_may_be_chosen():
+    ledger = LEDGERS["gaussian"]()
+    statement = state(ledger, delta=1e-3)
+    assert statement.delta == 1e-3
+    assert statement.end_to_end == ledger.spent(1e-3, end_to_end=True) < state(ledger).end_to_end
+
+
+def test_the_curve_falls_in_delta():
+    ledger = LEDGERS["gaussian"]()
+    curve = state(ledger).curve
+    mu = math.sqrt(5) * 0.1
+    assert [epsilon for _, epsilon in curve] == pytest.approx([gaussian_epsilon(mu, delta) for delta, _ in curve])
+    assert [delta for delta, _ in curve] == sorted((delta for delta, _ in curve), reverse=True)
+
+
+def test_accountants_are_compared():
+    statement = state(LEDGERS["gaussian"]())
+    exact = statement.in_scope
+    bounds = [r.epsilon for r in statement.accountants.values() if r.is_bound and r.epsilon is not None]
+    assert len(bounds) >= 3
+    assert min(bounds) == pytest.approx(exact, rel=1e-3)
+    for name in statement.accountants:
+        assert f"| {name} |" in str(statement)
+
+
+def test_facts_are_printed():
+    assert "- landmarks: 40" in str(state(ledger_of(), facts={"landmarks": 40}))
+
+
+# The price of noise that guarantees nothing
+
+
+@pytest.mark.parametrize(
+    "mechanism", [HeuristicNoise(beta=0.5), PublishedFedDL(batch=8, beta=0.5)], ids=lambda m: m.name
+)
+def test_data_dependent_noise_has_a_price_and_no_guarantee(mechanism):
+    rng = np.random.default_rng(0)
+    fed = FederatedData([rng.uniform(size=(n, 3)) for n in (12, 20)])
+    ledger = FedDL(landmarks=5, mechanism=mechanism, rounds=4, bounds=(0.0, 1.0)).run(fed).ledger
+    ledger.record(rows("client-0"))  # rows have no noise, and no price either
+    statement = state(ledger)
+    prices = []
+    for client in ledger.clients:
+        ratios = [e.nominal_sensitivity / e.nominal_sigma for e in ledger.events(client=client) if e.stage != "release"]
+        assert len(ratios) == 4
+        prices.append(gaussian_epsilon(math.sqrt(sum(r * r for r in ratios)), DEFAULT_DELTA))
+    assert statement.nominal == pytest.approx(max(prices))
+    assert statement.end_to_end == math.inf
+    text = str(statement)
+    assert f"worth ε = {rounded_up(max(prices), 6)} at δ = 1e-05" in text
+    assert "guarantees nothing" in text
+    assert json.loads(statement.to_json())["nominal_epsilon"] == pytest.approx(max(prices))
+
+
+def test_a_round_without_a_price_leaves_none():
+    """Noise in three rounds of four protects nothing: the fourth is bare."""
+    priced = {"nominal_sensitivity": 0.1, "nominal_sigma": 1.0}
+    events = [Unprotected(what="gradient", client="a", round=r, why="x", **priced) for r in range(3)]
+    bare = Unprotected(what="gradient", client="a", round=3, why="x")
+    assert state(ledger_of(*events)).nominal == pytest.approx(gaussian_epsilon(0.1 * math.sqrt(3), DEFAULT_DELTA))
+    assert state(ledger_of(*events, bare)).nominal is None
+    other = Unprotected(what="gradient", client="b", round=0, why="x")
+    assert state(ledger_of(*events, other)).nominal is None
+
+
+def test_protected_runs_have_no_nominal_price():
+    statement = state(LEDGERS["gaussian"]())
+    assert statement.nominal is None
+    assert "guarantees nothing" not in str(statement)
+
+
+# What is easily said too small
+
+
+@given(st.floats(1e-12, 1e12), st.integers(1, 8))
+def test_no_epsilon_is_shown_smaller_than_it_is(value, digits):
+    shown = float(rounded_up(value, digits))
+    assert shown >= value * (1 - 1e-9)
+    assert shown <= value * (1 + 10.0 ** (1 - digits)) * (1 + 1e-9), "and not by more than the last digit"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1.00049, "1.001"),
+        (0.9999999989, "1"),
+        (2.0000000001, "2"),
+        (123456.0, "1.235e+05"),
+        (math.inf, "∞"),
+        (0.0, "0"),
+        (math.nan, "–"),
+    ],
+)
+def test_epsilon_is_rounded_up(value, expected):
+    assert rounded_up(value) == expected
+
+
+def test_a_budget_that_needs_more_digits_is_not_cut_short():
+    ledger = ledger_of(gaussian("client-0"))
+    delta = DEFAULT_DELTA
+    assert float(state(ledger).headline.split("ε = ")[1].split(" ")[0]) >= ledger.spent(delta, end_to_end=True)
+
+
+@pytest.mark.parametrize("clients", [2, 3, 10])
+def test_another_client_can_take_its_share_of_the_noise_off(clients):
+    """μ√(P/(P − 1)), by the closed form; where each client adds all the noise itself it learns nothing from its own."""
+    names = [f"client-{number}" for number in range(clients)]
+    shared = [gaussian(name, trust="aggregate", round=round) for round in (1, 2) for name in names]
+    statement = state(ledger_of(*shared))
+    mu = math.sqrt(2) * 0.1
+    assert statement.end_to_end == pytest.approx(gaussian_epsilon(mu, 1e-5))
+    expected = gaussian_epsilon(mu * math.sqrt(clients / (clients - 1)), 1e-5)
+    assert statement.against_a_client == pytest.approx(expected, rel=1e-9)
+    assert f"takes its own share off them, ε = {rounded_up(expected)} end to end" in str(statement)
+    assert json.loads(statement.to_json())["epsilon_against_a_client"] == pytest.approx(expected)
+    alone = state(ledger_of(*(gaussian(name) for name in names)))
+    assert alone.against_a_client is None
+    assert "share" not in str(alone)
+
+
+def test_one_client_has_no_other_to_fear():
+    assert state(ledger_of(gaussian("client-0", trust="aggregate"))).against_a_client is None
+
+
+def test_shares_of_the_budget_are_shown():
+    events = [gaussian("client-0", what="moments", sigma=2.0), *(gaussian("client-0", round=r) for r in (1, 2, 3))]
+    statement = state(ledger_of(*events))
+    assert {line.what: line.share for line in statement.lines} == pytest.approx(
+        {"moments": 0.25 / 3.25, "gradient": 3 / 3.25}
+    )
+    assert "| 92.3% |" in str(statement)
+    assert [line.share for line in state(ledger_of(*events, rows("client-0"))).lines] == [None] * 3
+
+
+def test_how_many_records_a_client_has_is_no_public_fact_where_it_is_the_unit():
+    whole = state(ledger_of(gaussian("client-0", unit="client")))
+    assert "number of records" not in str(whole)
+    assert "the number of records of each are treated as public" in str(state(ledger_of(gaussian("client-0"))))
+
+
+@given(value=st.floats(1e-6, 1e6), digits=st.integers(1, 6))
+def test_a_certified_bound_is_never_shown_larger_than_it_is(value: float, digits: int) -> None:
+    shown = float(rounded_down(value, digits))
+    assert value * (1 - 10.0 ** (1 - digits)) <= shown <= value
+    assert (rounded_down(0.0), rounded_down(math.inf)) == ("0", "∞")

@@ -1,0 +1,74 @@
+"""`--help`, everywhere: examples that a reader can paste."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dpfedvis.cli.main import parser
+from tests.command_line import called, examples, pasted
+
+
+def commands(top: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command and sub-command."""
+    yield words
+    for action in top._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, own in action.choices.items():
+                yield from commands(own, (*words, name))
+
+
+ALL = list(commands(parser()))
+
+
+def test_there_are_many_commands() -> None:
+    assert {(), ("run",), ("sweep", "report"), ("reproduce",), ("data", "info")} <= set(ALL)
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_every_help_has_examples_that_the_parser_takes(words: tuple[str, ...]) -> None:
+    shown = called(*words, "--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    lines = examples(shown.stdout)
+    assert any(shlex.split(line)[1 : 1 + len(words)] == list(words) for line in lines)
+    for line in lines:
+        parser().parse_args(shlex.split(line.partition(" > ")[0])[1:])
+
+
+def test_the_flags_of_every_command_are_explained() -> None:
+    for words in ALL:
+        shown = called(*words, "--help").stdout
+        bare = re.findall(r"^  (--[a-z-]+(?: [A-Z_.a-z]+)?)$(?!\n +\S)", shown, flags=re.MULTILINE)
+        assert not bare, (words, bare)
+
+
+@pytest.mark.parametrize("words", [["run"], ["report"], ["attack"], ["data", "list"]], ids=" ".join)
+def test_the_examples_work_when_pasted(words: list[str], tmp_path: Path) -> None:
+    """Those of the other commands are pasted by the tests of these commands."""
+    for line in examples(called(*words, "--help").stdout):
+        done = pasted(line, tmp_path)
+        assert (done.returncode, done.stderr) == (0, ""), line
+        if (out := re.search(r"--out (\S+)", line)) is not None:
+            assert (tmp_path / out[1] / "report.html").is_file()
+
+
+def test_the_demo_works_when_pasted(tmp_path: Path) -> None:
+    (line,) = examples(called("demo", "--help").stdout)
+    # As it stands but for the number of records.
+    done = pasted(f"{line} --records 200 --clients 3", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "runs" / "story" / "index.html").is_file()
+
+
+def test_data_sets_are_described_when_pasted(tmp_path: Path) -> None:
+    (tmp_path / "patients.csv").write_text("age,diagnosis,hospital\n50,x,north\n61,y,south\n")
+    lines = examples(called("data", "--help").stdout)
+    assert any("patients.csv" in line for line in lines)
+    for line in lines:
+        done = pasted(line, tmp_path)
+        assert (done.returncode, done.stderr) == (0, ""), line

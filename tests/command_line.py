@@ -1,0 +1,49 @@
+"""The command line, as tests call it."""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+from dpfedvis.cli.main import main
+
+Done = subprocess.CompletedProcess[str]
+
+
+def called(*arguments: str) -> Done:
+    """Run a command in this process: a dozen new interpreters take their time."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main(arguments)
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return Done(arguments, code, out.getvalue(), err.getvalue())
+
+
+def started(*arguments: str, folder: Path | None = None, **options: object) -> Done:
+    """Run a command in a new interpreter, as a shell does, in a folder."""
+    command = [sys.executable, "-m", "dpfedvis", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False, **options)
+
+
+def examples(text: str) -> list[str]:
+    """Return the commands of a help's examples, each on one line."""
+    joined = re.sub(r" \\\n +", " ", text)
+    return [line.split("  #")[0].rstrip() for line in re.findall(r"^  (dpfedvis .*)$", joined, flags=re.MULTILINE)]
+
+
+def pasted(line: str, folder: Path) -> Done:
+    """Run a line of a help as it stands, in a folder; what goes to a file is left there."""
+    command, _, target = line.partition(" > ")
+    name, *arguments = shlex.split(command)
+    assert name == "dpfedvis"
+    done = started(*arguments, folder=folder)
+    if target:
+        (folder / target).write_text(done.stdout)
+    return done

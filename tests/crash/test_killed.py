@@ -1,0 +1,189 @@
+"""`dpfedvis run --resume`: processes that are really killed, at every kind of write, and go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting import Ledger
+from dpfedvis.federation import Outbox
+from dpfedvis.mechanisms.rows import DistanceRows
+from dpfedvis.runs.resume import Unfinished
+from dpfedvis.runs.upload_reader import Recording
+from tests.crash.folders import events_of, kept, recorded, recorded_lines
+from tests.crash.nursery import ALIKE, KINDS, NOISY, SMALL, Nursery
+
+
+def check_finished(folder: Path, whole: Path, kind: str) -> None:
+    """Hold a run that was interrupted against one that was not."""
+    with Ledger.read(folder / "ledger.sqlite") as ledger:
+        events = list(ledger.events())
+        assert ledger.verify() == len(events)
+        if ledger.budget is not None:
+            assert ledger.spent() <= ledger.budget.epsilon
+            assert ledger.spent() == pytest.approx(2)
+    places = Counter((event.client, event.what, event.round) for event in events)
+    assert set(places.values()) == {1}, "released twice"
+    assert events_of(folder) == events_of(whole)
+    assert recorded(folder).keys() == recorded(whole).keys()
+    names = {path.name for path in whole.rglob("*")}
+    assert {path.name for path in folder.rglob("*")} == names
+    assert not Unfinished(folder).path.exists()
+    facts = json.loads((folder / "provenance.json").read_text())
+    assert facts["finished"] >= facts["resumed"][-1]["started"] >= facts["started"]
+    assert sorted(Recording.read(folder).trajectory) == sorted(Recording.read(whole).trajectory)
+    if "system" not in KINDS[kind] and "discrete" not in KINDS[kind]:
+        assert recorded(folder) == recorded(whole)
+        for name in names & {"landmarks.npz", "embedding.npz", "density.npz"}:
+            with np.load(folder / name) as mine, np.load(whole / name) as theirs:
+                assert mine.files == theirs.files
+                for each in mine.files:
+                    np.testing.assert_array_equal(mine[each], theirs[each])
+        for name in ("statement.md", "embedding.csv", "map.png", "config.toml", "public.json"):
+            assert (folder / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def interrupted(nursery: Nursery, folder: Path, kind: str, steps: int, lives: int) -> Counter[str]:
+    """Kill a run and take it up again many times, each time some writes later; return how far each life came."""
+    came: Counter[str] = Counter()
+    for life in range(lives):
+        flags = ["--resume"] if (folder / "config.toml").exists() else [*SMALL, *KINDS[kind]]
+        before, bytes_before = events_of(folder), {**recorded(folder), **kept(folder)}
+        # Every third time it is Ctrl-C; both before and after a write.
+        number = signal.SIGINT if life % 3 == 2 else signal.SIGKILL
+        code, said = nursery.run(*flags, "--out", str(folder), at=steps + life % 2, after=life % 2 == 1, number=number)
+        if code == 0 or "is finished" in said:
+            came["finished"] += 1
+            break
+        if number == signal.SIGKILL:
+            assert (code, said) == (-signal.SIGKILL, "")
+        else:
+            assert code == 130
+            assert said.count("\n") == 1
+            assert f"go on with: dpfedvis run --out {folder} --resume" in said or not folder.exists()
+        events = events_of(folder)
+        assert events[: len(before)] == before, "a spend was forgotten"
+        assert set(Counter(events).values()) <= {1}, "spent twice"
+        now = {**kept(folder), **recorded(folder)}
+        for key, values in bytes_before.items():
+            assert now.get(key, values) == values, "the same release with other noise"
+        came[f"{len(events)} events"] += 1
+    return came
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "lives"),
+    [
+        ("exact", 11, 3),
+        ("noisy", 7, 9),
+        ("noisy, system", 10, 6),
+        ("noisy, aggregate", 9, 4),
+        ("input", 9, 6),
+        ("clusters", 10, 3),
+        ("density", 15, 3),
+        ("density, system", 9, 7),
+        ("density, central", 9, 6),
+        ("umap", 30, 1),
+    ],
+)
+def test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not(
+    kind: str, steps: int, lives: int, nursery: Nursery, wholes: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    came = interrupted(nursery, folder, kind, steps, lives)
+    assert len(came) >= min(lives, 3), "it was killed at one and the same place only"
+    before = {**recorded(folder), **kept(folder)}
+    assert before, "nothing had been released"
+    if not came["finished"]:
+        code, said = nursery.run("--resume", "--out", str(folder))
+        assert (code, said) == (0, "") or "is finished" in said  # killed after its very last write
+    check_finished(folder, wholes(ALIKE.get(kind, kind)), kind)
+    after = recorded(folder)
+    if "aggregate" not in KINDS[kind] and "central" not in KINDS[kind]:
+        # Input perturbation's records were accounted for and have stayed at home.
+        missing = [key for key in before if key not in after]
+        assert all('"what": "records"' in key for key in missing)
+        assert bool(missing) == (kind == "input")
+    for key in before.keys() & after.keys():
+        assert after[key] == before[key], "the same release with other noise"
+
+
+def test_records_are_perturbed_once(nursery: Nursery, tmp_path: Path) -> None:
+    """What is released after an interruption is computed from the records that were perturbed before it."""
+    folder = tmp_path / "run"
+    assert nursery.run(*SMALL, *KINDS["input"], "--out", str(folder), at=15) == (-signal.SIGKILL, "")
+    home = Outbox(Unfinished(folder).checkpoint / "landmarks" / "outbox").find("home", 0)
+    assert home is not None
+    assert nursery.run("--out", str(folder), "--resume") == (0, "")
+    recording = Recording.read(folder)
+    for upload, rows in zip(home, recording.rows, strict=True):
+        assert (upload.event.client,) == rows.clients
+        np.testing.assert_allclose(rows.values, DistanceRows().of(upload.values, recording.landmarks), rtol=1e-9)
+
+
+def test_private_views_are_drawn_by_the_one_that_finishes(nursery: Nursery, tmp_path: Path) -> None:
+    folder, views = tmp_path / "run", tmp_path / "views"
+    flags = [*SMALL, "--epsilon", "2", "--out", str(folder), "--views", str(views)]
+    assert nursery.run(*flags, at=30)[0] == -signal.SIGKILL
+    (views / "0-client-0.png").write_bytes(b"half a picture")
+    assert nursery.run("--out", str(folder), "--resume") == (0, "")
+    assert sorted(path.name for path in views.iterdir()) == [f"{number}-client-{number}.png" for number in range(3)]
+    assert (views / "0-client-0.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_ctrl_c_before_anything_is_released_leaves_nothing(nursery: Nursery, tmp_path: Path) -> None:
+    flags = [*SMALL, *NOISY, "--out", str(tmp_path / "run")]
+    code, said = nursery.run(*flags, at=5, number=signal.SIGINT)
+    assert code == 130
+    assert said == "dpfedvis: interrupted; nothing was released, and nothing is left of the run\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_as_a_user_does_it(nursery: Nursery, tmp_path: Path) -> None:
+    """The command itself, interrupted from outside at some moment of its rounds."""
+    flags = ["--epsilon", "2", "--scope", "landmarks", "--mechanism", "gradient", "--rounds", "120"]
+    command = [sys.executable, "-m", "dpfedvis", "run", *SMALL, *flags, "--out", "my run"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    folder = tmp_path / "my run"
+    while process.poll() is None and len(recorded_lines(folder)) < 20:
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == "dpfedvis: interrupted; go on with: dpfedvis run --out 'my run' --resume\n"
+    assert 3 * 120 > len(events_of(folder)) >= 15
+    assert nursery.run("--out", str(folder), "--resume") == (0, "")
+    with Ledger.read(folder / "ledger.sqlite") as ledger:
+        assert ledger.spent() == pytest.approx(2)
+        places = Counter((event.client, event.what, event.round) for event in ledger.events())
+    assert set(places.values()) == {1}
+    assert len(places) == len(recorded(folder)) == 3 * 121
+    # The seed is the same, and so is the map.
+    assert nursery.run("--config", str(folder / "config.toml"), "--out", str(tmp_path / "whole")) == (0, "")
+    for name in ("landmarks.npz", "embedding.npz"):
+        assert (folder / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert events_of(folder) == events_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("thrown_away", "told"),
+    [
+        ("zipfile.ZipFile.__new__(zipfile.ZipFile)", False),
+        ("type('Other', (), {'__del__': lambda self: 1 / 0})()", True),
+    ],
+)
+def test_an_archive_that_was_stopped_in_its_making_says_nothing(thrown_away: str, told: bool) -> None:
+    program = "import sys, zipfile; from dpfedvis.cli.main import main; sys.argv = ['dpfedvis', 'data', 'list']; main()"
+    done = subprocess.run([sys.executable, "-c", f"{program}; {thrown_away}"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert ("ignored in" in done.stderr) == told, done.stderr

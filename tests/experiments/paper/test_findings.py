@@ -1,0 +1,125 @@
+"""What reproduces, from numbers made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dpfedvis.experiments.paper.experiments import EXPERIMENTS
+from dpfedvis.experiments.paper.findings import Finding, findings, signed
+from dpfedvis.experiments.paper.index import PLAIN, write_index
+from dpfedvis.experiments.paper.paper import TABLE1
+from dpfedvis.experiments.paper.readings import Reading, Scale, UnreadableNumbers, read_csv
+
+FULL = Scale((40_000, 40_000), (500, 500), (2, 10))
+SMALL = Scale((300, 40_000), (3, 500), (2, 10))
+
+
+def table1(shift: float = 0.0, noise: float = 1.0) -> list[Reading]:
+    """The paper's own numbers, moved by `shift` of its standard deviations, and its noise `noise` times as costly."""
+    made = []
+    for (group, score), numbers in TABLE1.rows.items():
+        plain = {name: number.mean for name, number in zip(TABLE1.columns, numbers, strict=True)}
+        for name, number in zip(TABLE1.columns, numbers, strict=True):
+            quiet = plain[name.removesuffix(" +")]
+            mean = quiet + noise * (number.mean - quiet) + shift * number.sd
+            way = "central" if name == "central" else "nystrom"
+            deviation = (mean - number.mean) / number.sd
+            made.append(Reading(group, name, way, score, number.mean, number.sd, mean, deviation))
+    return made
+
+
+def curve(*points: tuple[float, float], score: str = "nmi") -> list[Reading]:
+    return [Reading("Fed-tSNE, IID", f"{x:g}", "nystrom", score, None, None, y, None) for x, y in points]
+
+
+def answers(found: list[Finding]) -> list[str]:
+    return [each.answer for each in found]
+
+
+def test_the_papers_own_numbers_reproduce() -> None:
+    found = findings(EXPERIMENTS["table1"], FULL, table1())
+    assert set(answers(found)) == {"yes"}
+    assert len(found) == 2 + 4  # two ways; four changes between settings
+    assert "64 of 64 are within 2" in found[1].sentence
+
+
+def test_numbers_that_are_off_do_not() -> None:
+    found = findings(EXPERIMENTS["table1"], FULL, table1(shift=-3))
+    assert answers(found)[:2] == ["no", "no"]
+    assert "below" in found[1].sentence
+    # All moved alike, so that most changes between settings are as they were.
+    assert "no" not in answers(found)[2:]
+
+
+def test_noise_that_helps_is_told_from_noise_that_costs() -> None:
+    found = {each.sentence.split(":")[0]: each for each in findings(EXPERIMENTS["table1"], FULL, table1(noise=-1))}
+    noisy = found["*nystrom*, from no noise to the paper's β, one class a client"]
+    assert noisy.answer == "no"
+    assert found["*nystrom*, from mixed clients to one class a client"].answer == "yes"
+
+
+def test_other_scales_and_other_data_cannot_tell() -> None:
+    found = findings(EXPERIMENTS["table1"], SMALL, table1())
+    assert answers(found)[:2] == ["open", "open"]
+    assert "300 of 40000 records, 3 of 500 rounds" in found[0].sentence
+    assert set(answers(found)[2:]) == {"yes"}
+    assert all(each.sentence.endswith("(300 of 40000 records, 3 of 500 rounds).") for each in found[2:])
+    other = Scale(FULL.records, FULL.rounds, FULL.seeds, "digits")
+    assert answers(findings(EXPERIMENTS["table1"], other, table1())) == ["open"]
+    assert answers(findings(EXPERIMENTS["table1"], FULL, [])) == ["open"]
+
+
+@pytest.mark.parametrize(
+    ("name", "points", "answer"),
+    [
+        ("figure-ny", [(50, 0.5), (100, 0.6), (500, 0.7)], "yes"),
+        ("figure-ny", [(50, 0.7), (100, 0.6), (500, 0.65)], "no"),
+        ("figure-ny", [(50, 0.7), (100, 0.7), (500, 0.7)], "no"),
+        ("figure-ny", [(50, 0.5), (100, 0.6)], "open"),
+        ("figure-beta", [(0, 0.7), (1, 0.6), (5, 0.2)], "yes"),
+        ("figure-beta", [(0, 0.2), (1, 0.6), (5, 0.7)], "no"),
+        ("figure-convergence", [(1, 0.1), (10, 0.5), (50, 0.69), (100, 0.7)], "yes"),
+        ("figure-convergence", [(1, 0.1), (10, 0.2), (50, 0.4), (100, 0.7)], "no"),
+        ("figure-convergence", [(1, 0.1), (10, 0.5), (20, 0.69)], "open"),
+    ],
+)
+def test_trends(name: str, points: list[tuple[float, float]], answer: str) -> None:
+    (found,) = (each for each in findings(EXPERIMENTS[name], FULL, curve(*points)) if "NMI" in each.sentence)
+    assert found.answer == answer
+    # Of one seed the scatter may hide a trend.
+    once = findings(EXPERIMENTS[name], replace(FULL, seeds=(1, 10)), curve(*points))
+    (found,) = (each for each in once if "NMI" in each.sentence)
+    assert found.answer == ("open" if answer == "no" else answer)
+    assert ("one seed may hide it" in found.sentence) == (answer == "no")
+
+
+def test_convergence_is_asked_of_every_metric_that_is_drawn() -> None:
+    flat, rising = [(1, 0.1), (10, 0.5), (50, 0.69), (100, 0.7)], [(1, 0.1), (10, 0.2), (50, 0.4), (100, 0.7)]
+    numbers = [*curve(*flat), *curve(*rising, score="npa_10"), *curve(*flat, score="ca_10")]
+    found = findings(EXPERIMENTS["figure-convergence"], FULL, numbers)
+    told = {score: each.answer for each in found for score in ("NMI", "NPA", "CA") if f" {score}" in each.sentence}
+    assert told == {"NMI": "yes", "NPA": "no", "CA": "yes"}
+
+
+def test_our_own_ways_stand_apart() -> None:
+    numbers = [replace(each, way=way) for each in table1(shift=0.5) for way in ("nystrom", "gram")]
+    found = findings(EXPERIMENTS["table1"], FULL, numbers)
+    assert {each.way for each in found} == {"nystrom", "gram"}
+    assert signed(-0.0001) == signed(0.0) == "0.000"
+    assert (signed(0.01), signed(-0.0123)) == ("+0.010", "-0.012")
+
+
+def test_a_folder_without_numbers_says_that_nothing_was_run(tmp_path: Path) -> None:
+    write_index(tmp_path)
+    page = (tmp_path / PLAIN).read_text()
+    assert "## Reproduces\n\nNothing." in page
+    assert all(f"- {each.title}" in page for each in EXPERIMENTS.values())
+
+
+def test_damaged_numbers_are_named(tmp_path: Path) -> None:
+    (tmp_path / "table1.csv").write_text("# command\ngroup,setting\n")
+    with pytest.raises(UnreadableNumbers, match=r"table1\.csv is damaged or of another version; move it away, or make"):
+        read_csv(tmp_path / "table1.csv")

@@ -1,0 +1,153 @@
+"""`dpfedvis demo`: the page tells what its runs say, and is there whole or not at all."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from accounting import Ledger
+from dpfedvis.cli.main import main, parser
+from dpfedvis.reporting.run_facts import RunFacts
+from dpfedvis.runs import execute as runs
+from dpfedvis.runs.settings import RunConfig
+from tests.reporting.test_page import Outline, figures, own
+
+RUNS = {"exact", "plus", "private-low", "private-high", "noisy"}
+
+
+def index(folder: Path) -> str:
+    return (folder / "index.html").read_text(encoding="utf-8")
+
+
+def test_every_epsilon_is_that_of_a_ledger(demo: Path) -> None:
+    outline = Outline(index(demo))
+    shown = {each["data-run"]: float(each["data-run-epsilon"] or "") for each in outline.of("a") if "data-run" in each}
+    assert set(shown) == RUNS
+    for key, epsilon in shown.items():
+        with Ledger.read(demo / str(key) / "ledger.sqlite") as ledger:
+            assert epsilon == ledger.spent(1e-5, end_to_end=True), key
+    assert (shown["exact"], shown["plus"]) == (math.inf, math.inf)
+    headlines = [float(each["data-epsilon"] or "") for each in outline.of("p") if "data-epsilon" in each]
+    assert headlines == [shown["private-low"], shown["private-high"]] == pytest.approx([1, 10])
+
+
+def test_no_epsilon_stands_without_whom_it_is_against(demo: Path) -> None:
+    seen = re.sub(r"<details>.*?</details>", "", own(index(demo)), flags=re.DOTALL)
+    assert seen.count("against a server that sees sums over clients") == 4  # two headlines, and below the table
+    assert "noisy rows, ε = 10, against whoever sees the uploads" in seen
+    assert "Clients share the noise, and each knows its own share" in seen
+
+
+def test_the_paper_s_noise_has_its_price(demo: Path) -> None:
+    (found,) = [each for each in Outline(index(demo)).of("p") if "data-nominal-epsilon" in each]
+    statement = json.loads((demo / "plus" / "statement.json").read_text())
+    nominal = statement["nominal_epsilon"]
+    assert float(found["data-nominal-epsilon"] or "") == nominal
+    shown = [re.search(r"data-nominal-epsilon.*?ε = ([0-9.]+)<", text, flags=re.DOTALL)
+             for text in (index(demo), (demo / "plus" / "report.html").read_text())]  # fmt: skip
+    for each in shown:  # on this page and on its own
+        assert each is not None
+        assert nominal <= float(each[1]) < 1.001 * nominal
+
+
+def test_the_certificate_is_not_shown_smaller_than_it_is(demo: Path) -> None:
+    bound = RunFacts.read(demo / "exact").certificate.bound
+    (shown,) = re.findall(r"can prove ‖K − K̂‖ ≤ ([0-9.]+) for", index(demo))
+    assert bound <= float(shown) < 1.001 * bound
+
+
+def test_the_attack_succeeds_on_exact_rows_and_fails_under_privacy(demo: Path) -> None:
+    found = {each["data-attack"]: each for each in Outline(index(demo)).of("figure") if "data-attack" in each}
+    assert list(found) == ["exact", "plus", "noisy"]
+    errors = {key: float(each["data-relative-error"] or "") for key, each in found.items()}
+    assert errors["exact"] < 1e-6
+    assert errors["plus"] < 1e-6
+    assert errors["noisy"] > 0.3
+    for key, error in errors.items():
+        assert json.loads((demo / f"{key}-attacks" / "reconstruction.json").read_text())["relative_error"] == error
+    pictures = re.findall(r"data:image/png;base64,([A-Za-z0-9+/=]+)", own(index(demo)))
+    assert len(pictures) == 3
+    assert all(base64.b64decode(each).startswith(b"\x89PNG") for each in pictures)
+    assert "There is nothing to attack: reconstruction needs one row a record" in index(demo)
+
+
+def test_all_parts_are_there_and_links_lead_somewhere(demo: Path) -> None:
+    text, outline = index(demo), Outline(index(demo))
+    assert outline.open == []
+    parts = {"glance", "maps", "plus", "attack", "public", "ledger", "bounds", "again"}
+    assert {each["id"] for each in outline.of("section")} == parts
+    for link in outline.of("a"):
+        target = link["href"] or ""
+        assert target.startswith("#") or (demo / target).is_file(), target
+    maps = {f"map-{key}" for key in ("central", *RUNS)}
+    assert set(figures(text)) == maps | {"public", "spent"}
+    assert "certificate" in text
+    assert (demo / "private-high" / "statement.md").read_text().splitlines()[2].strip("*") in text
+
+
+def test_it_says_where_to_look(demo: Path) -> None:
+    said = demo.with_name("said.txt").read_text().splitlines()
+    assert said[0] == f"Fed-tSNE, exact distances: {demo / 'exact'}"
+    assert said[-1].endswith(f"open {demo / 'index.html'} in a browser")
+
+
+def test_it_refuses_what_is_taken_and_leaves_nothing_when_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes").touch()
+    assert main(["demo", "--out", str(tmp_path / "taken")]) == 2
+    assert main(["demo", "--out", str(tmp_path / "taken" / "notes")]) == 2
+    error = capsys.readouterr().err
+    assert "holds other files; choose another folder" in error
+    assert "is a file; choose another folder" in error
+
+    real = runs.execute
+
+    def interrupted(config: RunConfig, folder: Path) -> runs.Run:
+        if folder.name == "plus":
+            raise KeyboardInterrupt
+        return real(config, folder)
+
+    monkeypatch.setattr(runs, "execute", interrupted)
+    flags = ["--records", "120", "--clients", "2", "--epsilons", "2,4"]
+    assert main(["demo", "--out", str(tmp_path / "new"), *flags]) == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--epsilons", "1"], "'1' is not two numbers, such as 1,10"),
+        (["--epsilons", "3,3"], "'3,3' is twice the same budget"),
+        (["--records", "5"], "5 records"),
+        (["--epsilons", "0,1"], "epsilon must be a finite number above 0"),
+        (["--records", "0"], "records must be"),
+        (["--clients", "0"], "clients must be"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    flags: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        code = main(["demo", "--out", str(tmp_path / "new"), *flags])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    error = capsys.readouterr().err
+    assert (code, error.count("\n")) == (2, 1)
+    assert sentence in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_example_of_the_help_parses(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is what the fixture runs, but for the number of records."""
+    with pytest.raises(SystemExit, match="0"):
+        main(["demo", "--help"])
+    (line,) = re.findall(r"^  dpfedvis (.*)$", capsys.readouterr().out, flags=re.MULTILINE)
+    assert parser().parse_args(shlex.split(line)).epsilons == (1.0, 10.0)

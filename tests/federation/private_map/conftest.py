@@ -1,0 +1,152 @@
+"""Small federations, fast maps, and the replay that shows what a private map is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from accounting import Budget
+from dpfedvis import FederatedData, FedTSNE
+from dpfedvis.federation import Door
+from dpfedvis.mechanisms import PreparedRecords
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Kernel
+
+FAST = {"anchors": 24, "placement": "weights"}
+BRIEF = {"early_exaggeration_iter": 20, "n_iter": 40}
+
+
+def clusters(sizes=(60, 40, 50), *, features=8, seed=0, dtype=np.float32) -> FederatedData:
+    """Four groups that lie in three directions of eight, in every client."""
+    rng = np.random.default_rng(seed)
+    centres = np.zeros((4, features))
+    centres[:, :3] = 3 * rng.normal(size=(4, 3))
+    labels = [rng.integers(0, 4, n) for n in sizes]
+    records = [centres[y] + rng.normal(0, 0.4, (len(y), features)) + 2 for y in labels]
+    return FederatedData(records, labels, dtype=dtype)
+
+
+def private_map(budget=None, **options) -> FedTSNE:
+    """Return a map that is private end to end and takes a fraction of a second."""
+    private_map = {**FAST, **options.pop("private_map", {})}
+    given = {
+        "n_landmarks": 20,
+        "rounds": 3,
+        "n_jobs": 1,
+        "tsne": BRIEF,
+        "budget": budget or Budget(1.0, 1e-5),
+        "private_map": private_map,
+    }
+    return FedTSNE(**{**given, **options})
+
+
+def message(release, X, public, denominator=None):
+    local = PreparedRecords.of(release.prepare(X), float(denominator or len(X)))
+    return release.message(local, np.zeros((1, X.shape[1])), public, np.random.default_rng(0)).values
+
+
+@dataclass
+class Seen:
+    """What passed the door, in order."""
+
+    events: list = field(default_factory=list)
+    values: list = field(default_factory=list)
+
+    def __call__(self, events, values):
+        self.events.append(tuple(events))
+        self.values.append(np.array(values))
+
+
+def everything(estimator: FedTSNE) -> dict:
+    """All that the server has, or anybody but the clients."""
+    published, density = estimator.published_map_, estimator.density_
+    public = {
+        "centre": published.subspace.centre,
+        "axes": published.subspace.axes,
+        "variances": published.subspace.variances,
+        "landmarks": estimator.landmarks_,
+        "anchors": published.anchors,
+        "places": published.places,
+        "seed": np.array(published.seed),
+        "kernel": np.array(estimator.feddl_.public.kernel.gammas),
+        "start": estimator.feddl_.start,
+        "trace": np.array([(each.number, each.step) for each in estimator.feddl_.trace]),
+    }
+    if density is not None:
+        public |= {"shares": density.shares, "grid": np.array([density.grid.half, density.grid.cells, density.noise])}
+    return public
+
+
+def check_replay(estimator: FedTSNE, fed: FederatedData, other: FederatedData) -> None:
+    """Run on `fed`; then on `other`, with what passed the door the first time in place of what passes now.
+
+    Whatever the server's side takes from anywhere else than the uploads takes it from other data the second time, so
+    that all it has, to the last bit, and all that stands in the ledger and the statement, must come out the same.
+    """
+    seen = Seen()
+    first = estimator.watch(witness=seen).fit(fed)
+    public, facts = everything(first), (first._facts(), first._remarks)
+    ledger = [event.to_json() for event in first.ledger_.events()]
+    kept = iter(seen.values)
+    release, release_sum = Door.release, Door.release_sum
+
+    def earlier(shape):
+        values = next(kept)
+        assert values.shape == shape, f"the shape {shape} that the server asks for was not made from the uploads alone"
+        return values
+
+    def replay(self, uploads, shape):
+        release(self, uploads, shape)
+        return [earlier(shape) for _ in uploads]
+
+    def replay_sum(self, uploads, shape, curate=None):
+        release_sum(self, uploads, shape, curate)
+        return earlier(shape)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Door, "release", replay)
+        patch.setattr(Door, "release_sum", replay_sum)
+        second = estimator.watch().fit(other)
+    assert next(kept, None) is None, "fewer uploads the second time"
+    again = everything(second)
+    assert public.keys() == again.keys()
+    for name, values in public.items():
+        assert values.dtype == again[name].dtype
+        assert np.array_equal(values, again[name]), f"{name} was not made from the uploads alone"
+    assert ledger == [event.to_json() for event in second.ledger_.events()], "the ledger depends on the records"
+    assert facts == (second._facts(), second._remarks), "the statement depends on the records"
+
+
+@pytest.fixture
+def fed():
+    return clusters()
+
+
+@pytest.fixture
+def federation_of():
+    return clusters
+
+
+@pytest.fixture
+def map_of():
+    return private_map
+
+
+@pytest.fixture
+def watching():
+    return Seen
+
+
+@pytest.fixture
+def replay():
+    return check_replay
+
+
+@pytest.fixture
+def setting_of():
+    def public(features, landmarks=1, adjacency="replace-one", gamma=1.0):
+        return PublicParameters(Kernel((gamma,)), landmarks, features, 1, 1, 1.0, adjacency=adjacency)
+
+    return public

@@ -1,0 +1,88 @@
+"""Counts on a grid: cells, classes, sensitivity, and how many cells noise allows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from accounting import InvalidParameter
+from dpfedvis.federation.private_map import Density, Grid
+from dpfedvis.federation.private_map.density import LEAST_CELLS, MOST_CELLS, GridCounts, cells_for, numbered
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Kernel
+from tests.federation.private_map.conftest import message
+
+
+def test_cells_are_rows_of_the_second_coordinate():
+    grid, eps = Grid(2.0, 4), 1e-9
+    points = np.array([(-2, -2), (2, -2), (-2, 2), (2, 2), (0, 0), (-eps, -eps), (-1.5, 0.5), (1 - eps, -1)])
+    np.testing.assert_array_equal(grid.cell(points), [0, 3, 12, 15, 10, 5, 8, 6])
+
+
+def test_what_lies_outside_is_counted_at_the_edge_and_what_is_nowhere_is_counted_too():
+    grid = Grid(1.0, 3)
+    outside = np.array([(-9.0, 0.0), (1e300, 0.0), (0.0, np.inf), (-np.inf, -np.inf)])
+    np.testing.assert_array_equal(grid.cell(outside), [3, 5, 7, 0])
+    assert 0 <= grid.cell(np.array([[np.nan, np.nan]]))[0] < 9
+
+
+@given(npst.arrays(np.float64, (7, 2), elements=st.floats(-3, 3)), st.integers(1, 20))
+def test_every_point_of_the_square_is_in_its_cell(points, cells):
+    numbers, side = Grid(3.0, cells).cell(points), 6.0 / cells
+    lower = np.stack([numbers % cells, numbers // cells], axis=1) * side - 3
+    assert (points >= lower - 1e-9).all()
+    assert (points <= lower + side + 1e-9).all()
+
+
+@pytest.mark.parametrize(("half", "cells", "name"), [(0.0, 3, "half"), (np.inf, 3, "half"), (1.0, 0, "cells")])
+def test_a_grid_that_is_none_is_named(half, cells, name):
+    with pytest.raises(InvalidParameter) as caught:
+        Grid(half, cells)
+    assert caught.value.name == name
+
+
+@given(st.lists(st.integers(0, 8), min_size=2, max_size=6), st.integers(0, 8))
+def test_neighbours_change_counts_by_at_most_delta(cells, replaced):
+    """And by exactly Δ unless the record stays in its cell."""
+    counts, n = GridCounts(cells=9), len(cells)
+    public = PublicParameters(Kernel((1.0,)), 1, 1, 1, 1, 1.0)
+    here, there = (np.array(each, float)[:, None] for each in (cells, [*cells[:-1], replaced]))
+    moved = np.linalg.norm(message(counts, here, public) - message(counts, there, public))
+    expected = 0.0 if replaced == cells[-1] else counts.sensitivity(public, n)
+    assert moved == pytest.approx(expected, rel=1e-9)
+    add = PublicParameters(Kernel((1.0,)), 1, 1, 1, 1, 1.0, adjacency="add-remove")
+    moved = np.linalg.norm(message(counts, here, add, 7) - message(counts, here[:-1], add, 7))
+    assert moved == pytest.approx(counts.sensitivity(add, 7), rel=1e-9)
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.lists(st.integers(0, 4), min_size=1, max_size=6))
+def test_whole_clients_change_counts_by_at_most_the_delta_of_one_record(cells, others):
+    counts, public = GridCounts(cells=5), PublicParameters(Kernel((1.0,)), 1, 1, 1, 1, 1.0)
+    here, there = (message(counts, np.array(each, float)[:, None], public) for each in (cells, others))
+    assert np.linalg.norm(here - there) <= counts.sensitivity(public, 1.0) * (1 + 1e-9)
+
+
+@given(st.floats(1e-12, 1e6), st.floats(1.0, 100.0))
+def test_more_noise_gives_no_more_cells(noise, factor):
+    assert LEAST_CELLS <= cells_for(noise * factor) <= cells_for(noise) <= MOST_CELLS == cells_for(0.0)
+    if LEAST_CELLS < cells_for(noise) < MOST_CELLS:
+        assert 1 / cells_for(noise) ** 2 >= 2 * noise
+
+
+def test_classes_are_counted_apart_and_strangers_with_the_last():
+    grid, cells = Grid(1.0, 2), np.array([0, 1, 2, 3, 3])
+    labels = np.array([7, 2, 5, 3, 99])
+    numbers = numbered(cells, grid, labels, (2, 5, 7))
+    assert numbers.shape == (5, 1)
+    np.testing.assert_array_equal(numbers[:, 0], [8 + 0, 0 + 1, 4 + 2, 8 + 3, 8 + 3])
+    np.testing.assert_array_equal(numbered(cells, grid, None, ()), cells[:, None])
+    with pytest.raises(InvalidParameter, match="classes"):
+        numbered(cells, grid, labels, ())
+
+
+def test_the_total_is_over_classes():
+    shares = np.arange(8.0).reshape(2, 2, 2)
+    np.testing.assert_array_equal(Density(Grid(1.0, 2), shares, 0.1, (0, 1)).total, shares[0] + shares[1])

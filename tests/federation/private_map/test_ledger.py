@@ -1,0 +1,389 @@
+"""Everything that leaves a client is in the ledger, and the ledger adds up to the budget."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from accounting import Budget, InvalidParameter, Ledger, UnprotectedReleaseError
+from dpfedvis.federation import ReleasedTwice
+from dpfedvis.federation.checkpoint import SnapshotMismatch
+from dpfedvis.federation.client import Client
+from dpfedvis.federation.private_map import ByWeights, Learner, Recipe
+from dpfedvis.federation.private_map.density import Density
+from dpfedvis.federation.private_map.subspace import SecondMoments
+from dpfedvis.mechanisms import (
+    ClippedGradientPerturbation,
+    GradientPerturbation,
+    KMeans,
+    MeanEmbedding,
+    VariablePerturbation,
+)
+from dpfedvis.numerics.files import write_arrays
+
+KINDS = {
+    "k-means": KMeans,
+    "gradient": GradientPerturbation,
+    "clipped": ClippedGradientPerturbation,
+    "mean-embedding": MeanEmbedding,
+}
+ADD_REMOVE = Budget(1.0, 1e-5, adjacency="add-remove")
+CLIENT = Budget(1.0, 1e-5, unit="client")
+DENSITY = {"density": True}
+UPLOADS = {"k-means": 3, "gradient": 3, "clipped": 3, "mean-embedding": 1}
+
+
+def stages(ledger, client=None):
+    return Counter((event.what, event.stage) for event in ledger.events(client=client))
+
+
+# All stages, and the whole budget
+
+
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("tau_x", [None, 12.0])
+@pytest.mark.parametrize("trust", ["local", "aggregate", "central"])
+def test_every_stage_of_every_client_is_in_the_ledger(trust, tau_x, density, fed, map_of, watching):
+    seen = watching()
+    estimator = map_of(mechanism=KMeans(trust=trust), tau_x=tau_x, private_map={"density": density})
+    ledger = estimator.watch(witness=seen).fit(fed).ledger_
+    expected = {("moments", "scale"): 1, ("second moments", "subspace"): 1, ("cluster sums", "landmarks"): 3}
+    expected |= {("scale histogram", "scale"): 1} if tau_x is None else {}
+    expected |= {("density", "density"): 1} if density else {}
+    for client in fed.clients:
+        assert stages(ledger, client.name) == expected
+    passed = Counter(event.to_json() for events in seen.events for event in events)
+    assert passed == Counter(event.to_json() for event in ledger.events())
+    assert {event.trust for event in ledger.events()} == {trust}
+    assert len(seen.values) == sum(expected.values()) * (3 if trust == "local" else 1), "sums show nobody's part"
+
+
+@pytest.mark.parametrize("options", [{}, {"tau_x": 12.0, "private_map": DENSITY}], ids=["bare", "bound and density"])
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_epsilon_end_to_end_is_the_budget(kind, trust, options, fed, map_of):
+    budget = Budget(0.7, 1e-6)
+    estimator = map_of(budget, mechanism=KINDS[kind](trust=trust), **options).fit(fed)
+    spent = [estimator.ledger_.spent(client=client.name, end_to_end=True) for client in fed.clients]
+    assert max(spent) == pytest.approx(0.7, rel=1e-6)
+    assert max(spent) <= 0.7
+    if trust == "local":
+        assert min(spent) == pytest.approx(0.7, rel=1e-6)
+    whats = [event.what for event in estimator.ledger_.events(client="client-0")]
+    assert Counter(whats)[KINDS[kind].what] == UPLOADS[kind]
+
+
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+@pytest.mark.parametrize(
+    ("budget", "options"),
+    [(ADD_REMOVE, {"tau_x": 12.0, "feddl": {"public_records": 45}}), (CLIENT, {})],
+    ids=["add-remove", "client"],
+)
+def test_epsilon_is_the_budget_for_other_meanings_of_it(budget, options, trust, fed, map_of):
+    estimator = map_of(budget, mechanism=KMeans(trust=trust), private_map=DENSITY, **options).fit(fed)
+    assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(1.0, rel=1e-6)
+    assert {(event.adjacency, event.unit) for event in estimator.ledger_.events()} == {(budget.adjacency, budget.unit)}
+    if trust == "local":
+        assert f"ε = 1 at δ = 1e-05, for one {budget.unit}, {budget.adjacency}" in estimator.statement_.headline
+
+
+@pytest.mark.parametrize("noise", ["system", "discrete"])
+def test_epsilon_is_the_budget_with_noise_that_is_no_simulation(noise, fed, map_of):
+    estimator = map_of(feddl={"noise": noise}, private_map=DENSITY).fit(fed)
+    assert {event.noise for event in estimator.ledger_.events()} == {noise}
+    assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_shares_are_shares_of_mu_squared(fed, map_of):
+    shares = {"scale": 0.05, "moments": 0.1, "subspace": 0.3, "density": 0.2}
+    ledger = map_of(private_map={**DENSITY, "shares": shares}).fit(fed).ledger_
+    spent = Counter()
+    for event in ledger.events(client="client-1"):
+        spent[event.what] += event.mu**2
+    total = spent.total()
+    found = {what: value / total for what, value in spent.items()}
+    assert found == pytest.approx(
+        {"scale histogram": 0.05, "moments": 0.1, "second moments": 0.3, "density": 0.2, "cluster sums": 0.35}
+    )
+
+
+@pytest.mark.parametrize(("unit", "trust"), [("record", "local"), ("record", "aggregate"), ("client", "local")])
+def test_sensitivities_in_the_ledger_are_those_of_the_theory(unit, trust, fed, map_of):
+    budget = Budget(1.0, 1e-5, unit=unit)
+    ledger = map_of(budget, mechanism=KMeans(trust=trust), private_map=DENSITY).fit(fed).ledger_
+    theory = {"scale histogram": 2, "moments": 2, "second moments": math.sqrt(2), "density": math.sqrt(2)}
+    for client in fed.clients:
+        records = len(client.X) if unit == "record" else 1
+        weight = 1.0 if trust == "local" else len(client.X) / fed.n_records
+        for event in ledger.events(client=client.name):
+            assert event.sensitivity == pytest.approx(weight * theory.get(event.what, 2) / records, rel=1e-12)
+
+
+# The noise that is drawn
+
+
+def drawn(estimator, fed):
+    """Noise of every upload over what the ledger says it is, by stage: measured at the client, before it leaves."""
+    upload, found = Client.upload, defaultdict(list)
+
+    def spy(self, Y, round):
+        made = upload(self, Y, round)
+        generator = self._streams.generator("message", self.mechanism.what, self.terms.index, round)
+        quiet = self.mechanism.message(self._local, Y, self.public, generator).values.astype(np.float64)
+        local = self.mechanism.trust == "local"
+        noise = made.values - (1.0 if local else self.terms.weight) * quiet
+        found[made.event.what].append(noise.ravel() / made.event.sigma * (1.0 if local else math.sqrt(fed.n_clients)))
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "upload", spy)
+        estimator.fit(fed)
+    return found
+
+
+def check_noise(found):
+    for what, parts in found.items():
+        values = np.concatenate(parts)
+        low, high = chi2.ppf([5e-11, 1 - 5e-11], values.size)
+        assert low <= values @ values <= high, f"noise of {what}: variance {values @ values / values.size:.3f}"
+        for i, one in enumerate(parts):
+            for other in parts[:i]:
+                limit = 7 * np.linalg.norm(one) * np.linalg.norm(other) / math.sqrt(one.size)
+                assert abs(one @ other) < limit, f"noise of {what} is used twice"
+
+
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+def test_every_stage_carries_the_noise_of_the_ledger(trust, federation_of, map_of):
+    fed = federation_of(features=20)
+    found = drawn(map_of(mechanism=KMeans(trust=trust), private_map=DENSITY), fed)
+    assert found.keys() == {"scale histogram", "moments", "second moments", "cluster sums", "density"}
+    check_noise(found)
+
+
+@pytest.mark.parametrize("what", ["scale histogram", "moments", "second moments", "cluster sums", "density"])
+def test_a_stage_without_noise_would_be_noticed(what, federation_of, map_of, monkeypatch):
+    noisy = Client._noisy
+
+    def forgetful(self, values, event, round):
+        return noisy(self, values, replace(event, sigma=event.sigma / (3 if event.what == what else 1)), round)
+
+    monkeypatch.setattr(Client, "_noisy", forgetful)
+    with pytest.raises(AssertionError, match=f"noise of {what}"):
+        check_noise(drawn(map_of(private_map=DENSITY), federation_of(features=20)))
+
+
+# Nothing beside the uploads
+
+
+@pytest.mark.parametrize("trust", ["local", "aggregate", "central"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_the_server_has_is_made_from_the_uploads_alone(kind, trust, federation_of, map_of, replay):
+    estimator = map_of(Budget(20.0, 1e-5), mechanism=KINDS[kind](trust=trust), private_map=DENSITY)
+    replay(estimator, federation_of(), federation_of(seed=9))
+
+
+@pytest.mark.parametrize(
+    ("budget", "options"),
+    [
+        (Budget(20.0, 1e-5, adjacency="add-remove"), {"tau_x": 12.0, "feddl": {"public_records": 45}}),
+        (Budget(20.0, 1e-5, unit="client"), {}),
+    ],
+    ids=["add-remove", "client"],
+)
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+def test_it_does_not_know_private_numbers_of_records_either(budget, options, trust, federation_of, map_of, replay):
+    estimator = map_of(budget, mechanism=KMeans(trust=trust), private_map=DENSITY, **options)
+    replay(estimator, federation_of(), federation_of((35, 80, 9), seed=9))
+
+
+def centre_of_the_data(patch):
+    subspace = Learner._subspace
+
+    def peek(self, releases):
+        found, failures = subspace(self, releases)
+        return replace(found, centre=releases.fed.pooled()[0].mean(axis=0, dtype=np.float64)), failures
+
+    patch.setattr(Learner, "_subspace", peek)
+
+
+def number_of_components_of_the_data(patch):
+    subspace = Learner._subspace
+
+    def peek(self, releases):
+        most = 3 if float(releases.fed.pooled()[0][0, 0]) > 3 else 2
+        return subspace(replace(self, components=most), releases)
+
+    patch.setattr(Learner, "_subspace", peek)
+
+
+def anchors_near_a_record(patch):
+    anchored = Recipe.anchored_points
+
+    def peek(self, learned, records, seed):
+        points = anchored(self, learned, records, seed)
+        points[0] = learned.subspace.coordinates(learned.releases.fed.clients[0].X[:1])
+        return points
+
+    patch.setattr(Recipe, "anchored_points", peek)
+
+
+def density_past_the_door(patch):
+    count = Recipe.count
+
+    def peek(self, learner, learned, published, fed):
+        density = count(self, learner, learned, published, fed)
+        numbers = density.grid.cell(ByWeights()(published, fed.pooled()[0]))
+        exact = np.bincount(numbers, minlength=density.grid.cells**2) / fed.n_records
+        return Density(density.grid, exact.reshape(density.shares.shape), density.noise)
+
+    patch.setattr(Recipe, "count", peek)
+
+
+def size_of_the_map_from_the_records(patch):
+    patch.setattr(Learner, "records_a_client", lambda self, fed: float(np.abs(fed.pooled()[0]).max()))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        centre_of_the_data,
+        number_of_components_of_the_data,
+        anchors_near_a_record,
+        density_past_the_door,
+        size_of_the_map_from_the_records,
+    ],
+)
+def test_a_planted_statistic_that_no_event_accounts_for_is_caught(fault, federation_of, map_of, replay, monkeypatch):
+    fault(monkeypatch)
+    with pytest.raises(AssertionError, match="was not made from the uploads alone"):
+        replay(map_of(Budget(20.0, 1e-5), private_map=DENSITY), federation_of(), federation_of(seed=9))
+
+
+def test_an_unprotected_stage_does_not_pass(fed, map_of, monkeypatch, watching):
+    """A stage that has lost its protection goes to the ledger as such, and an end-to-end budget refuses it."""
+    seen, ledger = watching(), Ledger(budget=Budget(1.0, 1e-5))
+    monkeypatch.setattr(SecondMoments, "protection", "none")
+    monkeypatch.setattr(SecondMoments, "why", "planted")
+    with pytest.raises(UnprotectedReleaseError, match="second moments"):
+        map_of().watch(witness=seen, ledger=ledger).fit(fed)
+    assert "second moments" not in {event.what for events in seen.events for event in events}
+    assert "second moments" not in {event.what for event in ledger.events()}
+
+
+def test_an_unprotected_stage_says_infinity_where_nothing_refuses_it(fed, map_of, monkeypatch):
+    monkeypatch.setattr(SecondMoments, "protection", "none")
+    monkeypatch.setattr(SecondMoments, "why", "planted")
+    ledger = Ledger()
+    monkeypatch.setattr(SecondMoments, "sensitivity", lambda *_: None)
+    monkeypatch.setattr("dpfedvis.federation.one_shot.Releases.variance", lambda *_: 1e-6)
+    map_of().watch(ledger=ledger).fit(fed)
+    assert ledger.spent(1e-5, end_to_end=True) == math.inf
+
+
+# Refused before anything is released
+
+
+@pytest.mark.parametrize(
+    ("name", "budget", "options"),
+    [
+        ("public_records", ADD_REMOVE, {"tau_x": 12.0}),
+        ("adjacency", ADD_REMOVE, {"feddl": {"public_records": 45}}),
+        (
+            "unit of the budget",
+            replace(CLIENT, adjacency="add-remove"),
+            {"tau_x": 12.0, "feddl": {"public_records": 45}},
+        ),
+        (
+            "adjacency",
+            ADD_REMOVE,
+            {"tau_x": 12.0, "feddl": {"public_records": 45}, "mechanism": VariablePerturbation()},
+        ),
+        ("noise", None, {"mechanism": KMeans(trust="aggregate"), "feddl": {"noise": "discrete"}}),
+        ("mechanism", None, {"mechanism": "none", "release": "none"}),
+        ("mechanism", None, {"mechanism": "heuristic", "release": "none"}),
+        ("mechanism", None, {"mechanism": "input", "release": "none"}),
+        ("scope", Budget(1, 1e-5, scope="landmarks"), {"release": "none"}),
+        ("landmarks", None, {"n_landmarks": 1}),
+        ("landmarks", None, {"n_landmarks": 0}),
+        ("landmarks", None, {"n_landmarks": 2.5}),
+        ("rounds", None, {"rounds": 0}),
+        ("tau_x", None, {"tau_x": -1.0}),
+        ("seed", None, {"random_state": -1}),
+        ("noise", None, {"feddl": {"noise": "none"}}),
+        ("feddl", None, {"feddl": {"bounds": (0, 1)}}),
+        ("public_records", None, {"feddl": {"public_records": 0}}),
+        ("placement", None, {"private_map": {"placement": "magic"}}),
+        ("private_map", None, {"private_map": {"colour": "red"}}),
+    ],
+)
+def test_what_cannot_work_is_named_before_anything_is_released(name, budget, options, fed, map_of):
+    estimator = map_of(budget, **options)
+    ledger = Ledger(budget=estimator.budget)
+    with pytest.raises(InvalidParameter) as caught:
+        estimator.watch(ledger=ledger).fit(fed)
+    assert caught.value.name == name
+    assert len(ledger) == 0
+
+
+def test_a_budget_is_needed(fed, map_of):
+    estimator = map_of(release="none").set_params(budget=None)
+    with pytest.raises(InvalidParameter, match="budget"):
+        estimator.fit(fed)
+
+
+def test_a_class_of_its_own_needs_labels(fed, map_of):
+    bare = type(fed)([client.X for client in fed.clients])
+    ledger = Ledger(budget=Budget(1.0, 1e-5))
+    with pytest.raises(InvalidParameter, match="labels"):
+        map_of(private_map={**DENSITY, "classes": (0, 1)}).watch(ledger=ledger).fit(bare)
+    assert len(ledger) == 0
+
+
+def test_a_private_map_goes_on_from_its_checkpoint(fed, map_of, watching, tmp_path):
+    """With fresh noise: every stage sends the bytes that it sent before, and nothing is spent twice."""
+    runs, settings = [], {"feddl": {"noise": "system"}, "private_map": DENSITY}
+    for _ in range(2):
+        seen = watching()
+        estimator = map_of(**settings).watch(witness=seen, checkpoint=tmp_path).fit(fed)
+        runs.append((estimator, seen))
+    (first, before), (second, after) = runs
+    assert len(second.ledger_) == len(first.ledger_)
+    sent = dict(zip(before.events, before.values, strict=True))
+    for events, values in zip(after.events, after.values, strict=True):
+        np.testing.assert_array_equal(values, sent[events])
+    assert {events[0].what for events in after.events} == {"scale histogram", "moments", "second moments", "density"}
+    for name in ("centre", "axes", "variances"):
+        np.testing.assert_array_equal(
+            getattr(second.published_map_.subspace, name), getattr(first.published_map_.subspace, name)
+        )
+    np.testing.assert_array_equal(second.published_map_.places, first.published_map_.places)
+    np.testing.assert_array_equal(second.density_.shares, first.density_.shares)
+    with pytest.raises(SnapshotMismatch):
+        map_of(n_landmarks=21, **settings).watch(checkpoint=tmp_path).fit(fed)
+    with pytest.raises(InvalidParameter, match="ledger must be a file with a checkpoint"):
+        map_of().watch(checkpoint=tmp_path / "other", ledger=Ledger(None, Budget(1.0, 1e-5))).fit(fed)
+    for estimator, _ in runs:
+        estimator.ledger_.close()
+
+
+def test_uploads_that_were_lost_are_not_made_a_second_time(fed, map_of, tmp_path):
+    before = [event.to_json() for event in map_of().watch(checkpoint=tmp_path).fit(fed).ledger_.events()]
+    shutil.rmtree(tmp_path / "landmarks" / "outbox")
+    with pytest.raises(ReleasedTwice, match="has released its scale histogram"):
+        map_of().watch(checkpoint=tmp_path).fit(fed)
+    assert [event.to_json() for event in Ledger(tmp_path / "landmarks" / "ledger.sqlite").events()] == before
+
+
+def test_a_run_goes_on_in_the_subspace_that_it_began_with(fed, map_of, tmp_path):
+    first = map_of().watch(checkpoint=tmp_path).fit(fed).published_map_.subspace
+    # As another machine would have rounded it.
+    rounded = {**vars(first), "centre": np.nextafter(first.centre, np.inf)}
+    write_arrays(tmp_path / "landmarks" / "subspace.npz", rounded)
+    again = map_of().watch(checkpoint=tmp_path).fit(fed).published_map_.subspace
+    np.testing.assert_array_equal(again.centre, rounded["centre"])

@@ -1,0 +1,200 @@
+"""Bandwidth and start without a leak: the protected moments, the public formula, and the unprotected median."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting import Budget, InvalidParameter, Ledger, Unprotected, UnprotectedReleaseError
+from dpfedvis.data import FederatedData
+from dpfedvis.federation.feddl import FedDL
+from dpfedvis.mechanisms import GradientPerturbation
+from dpfedvis.mechanisms.scale import MedianDistance, Moments, kernel_of_distance, public_kernel
+
+
+def federation(sizes=(200, 300), features=4, shift=0.5, seed=0):
+    rng = np.random.default_rng(seed)
+    return FederatedData([rng.normal(shift, 1.0, (n, features)) for n in sizes])
+
+
+def pooled(fed):
+    return np.concatenate([client.X for client in fed.clients]).astype(np.float64)
+
+
+def mean_squared_distance(X):
+    return 2 * (np.mean(np.sum(X**2, axis=1)) - float(np.sum(X.mean(axis=0) ** 2)))
+
+
+def run(fed, **settings):
+    values = {
+        "landmarks": 6,
+        "mechanism": "gradient",
+        "budget": Budget(2.0, 1e-5),
+        "rounds": 3,
+        "bandwidth": "moments",
+        "tau_x": 10.0,
+        "start": "normal",
+    }
+    return FedDL(**{**values, **settings}).run(fed)
+
+
+@pytest.mark.parametrize("trust", ["local", "aggregate", "central"])
+def test_moments_find_the_bandwidth_at_a_large_budget(trust):
+    fed = federation()
+    result = run(fed, mechanism=GradientPerturbation(trust=trust), budget=Budget(1e4, 1e-5))
+    expected = 1 / mean_squared_distance(pooled(fed))
+    assert result.public.kernel.gammas[0] == pytest.approx(expected, rel=0.02)
+
+
+def test_moments_are_not_biased_by_their_noise():
+    """Noise adds m·variance to the square of the mean, and it is taken off again."""
+    fed = federation((60, 60), features=12)
+    found = [1 / run(fed, seed=s, rounds=1, budget=Budget(4.0, 1e-5)).public.kernel.gammas[0] for s in range(60)]
+    expected = mean_squared_distance(pooled(fed))
+    assert np.mean(found) == pytest.approx(expected, abs=4 * np.std(found) / math.sqrt(60) + 0.01 * expected)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.4])
+def test_moments_are_one_event_of_the_scale_with_their_share(share):
+    result = run(federation(), share=share)
+    for name in ("client-0", "client-1"):
+        scale, *rounds = result.ledger.events(client=name)
+        assert (scale.what, scale.stage, scale.round) == ("moments", "scale", 0)
+        assert [(event.what, event.stage) for event in rounds] == [("gradient", "landmarks")] * 3
+        total = scale.mu**2 + sum(event.mu**2 for event in rounds)
+        assert scale.mu**2 / total == pytest.approx(share)
+    assert result.ledger.spent() == pytest.approx(2.0, rel=1e-6)
+    assert result.ledger.spent() <= 2.0
+
+
+def test_start_and_bandwidth_share_one_release():
+    fed = federation(shift=3.0)
+    result = run(fed, start="mean", budget=Budget(1e4, 1e-5), rounds=1, step_size=1e-9)
+    assert sum(event.what == "moments" for event in result.ledger.events()) == 2
+    np.testing.assert_allclose(result.landmarks.mean(axis=0), pooled(fed).mean(axis=0), atol=2.5)
+
+
+def test_the_start_alone_needs_the_release_too():
+    result = run(federation(), start="mean", bandwidth=0.1)
+    assert sum(event.what == "moments" for event in result.ledger.events()) == 2
+    assert result.public.kernel.gammas == (0.1,)
+
+
+def test_moments_are_sampled_by_nobody():
+    """The release covers all records, also where the rounds sample them."""
+    fed = federation()
+    config = FedDL(
+        landmarks=6,
+        mechanism="none",
+        budget=None,
+        rounds=2,
+        bandwidth="median",
+        sampling_rate=0.01,
+        seed=1,
+    )
+    assert (
+        config.run(fed).public.kernel == FedDL(landmarks=6, rounds=2, bandwidth="median", seed=1).run(fed).public.kernel
+    )
+
+
+def test_the_median_is_an_unprotected_release():
+    fed, ledger, seen = federation(), Ledger(budget=Budget(2.0, 1e-5)), []
+    config = FedDL(landmarks=6, mechanism="gradient", budget=Budget(2.0, 1e-5), bandwidth="median", rounds=2)
+    with pytest.raises(UnprotectedReleaseError, match="median"):
+        config.run(fed, ledger=ledger, witness=lambda events, values: seen.append(values))
+    assert len(ledger) == 0
+    assert not seen
+    result = FedDL(landmarks=6, rounds=2, bandwidth="median").run(fed)
+    events = list(result.ledger.events())[:2]
+    assert {(type(event), event.stage, event.what) for event in events} == {(Unprotected, "scale", "median distance")}
+
+
+def test_the_median_is_the_median():
+    fed = federation((40, 60))
+    result = FedDL(landmarks=6, rounds=1, bandwidth="median").run(fed)
+
+    def median(X):
+        X = X.astype(np.float64)
+        return np.median([np.sum((X[i] - X[j]) ** 2) for i in range(len(X)) for j in range(i)])
+
+    expected = 0.4 * median(fed.clients[0].X) + 0.6 * median(fed.clients[1].X)
+    assert result.public.kernel.gammas[0] == pytest.approx(1 / expected, rel=1e-5)
+    few = MedianDistance(records=10)
+    assert few.shape(result.public) == (1,)
+
+
+@given(features=st.integers(1, 1000), low=st.floats(-10, 0), width=st.floats(0.01, 100))
+def test_the_public_kernel_is_that_of_uniform_points(features, low, width):
+    assert public_kernel(features, (low, low + width)).gammas[0] == pytest.approx(6 / (features * width**2), rel=1e-6)
+
+
+def test_the_public_formula_is_a_mean_distance():
+    rng = np.random.default_rng(0)
+    pairs = rng.uniform(-1, 3, (2, 20_000, 5))
+    distance = np.mean(np.sum((pairs[0] - pairs[1]) ** 2, axis=1))
+    assert public_kernel(5, (-1.0, 3.0)).gammas[0] == pytest.approx(1 / distance, rel=0.02)
+
+
+def test_public_is_the_default_with_bounds_and_needs_them():
+    fed = federation()
+    result = FedDL(landmarks=6, rounds=1, bounds=(-4.0, 4.0)).run(fed)
+    assert result.public.kernel.gammas == pytest.approx([6 / (4 * 64)])
+    with pytest.raises(InvalidParameter, match="bounds"):
+        FedDL(landmarks=6, rounds=1, bandwidth="public").run(fed)
+
+
+# Small and degenerate data
+
+
+def test_one_record_a_client():
+    fed = FederatedData([np.full((1, 3), float(p)) for p in range(4)])
+    result = run(fed, budget=Budget(2.0, 1e-5), tau_x=6.0)
+    assert np.isfinite(result.landmarks).all()
+    assert 0 < result.public.kernel.gammas[0] < math.inf
+    with pytest.raises(InvalidParameter, match="do the records vary") as caught:
+        FedDL(landmarks=6, rounds=1, bandwidth="median").run(fed)
+    assert caught.value.value == 0.0
+
+
+def test_constant_features():
+    fed = FederatedData([np.ones((10, 3)), np.ones((12, 3))])
+    result = run(fed, tau_x=2.0, budget=Budget(1e4, 1e-5))
+    assert result.public.kernel.gammas[0] == pytest.approx(1 / (0.01 * 4)), "the floor of a hundredth of τ²"
+    assert np.isfinite(result.landmarks).all()
+    with pytest.raises(InvalidParameter, match="do the records vary"):
+        FedDL(landmarks=6, rounds=1, bandwidth="median").run(fed)
+
+
+def test_records_beyond_the_bound_are_clipped():
+    fed = FederatedData([np.random.default_rng(0).normal(0, 100, (50, 3))])
+    gamma = run(fed, tau_x=1.0, budget=Budget(1e4, 1e-5)).public.kernel.gammas[0]
+    assert gamma == pytest.approx(0.5, rel=0.2), "unit vectors in all directions are √2 apart"
+
+
+def test_bad_settings_are_named():
+    fed = federation()
+    with pytest.raises(InvalidParameter) as caught:
+        run(fed, bandwidth="scott")
+    assert caught.value.value == "scott"
+    with pytest.raises(InvalidParameter) as caught:
+        kernel_of_distance(0.0)
+    assert caught.value.value == 0.0
+    with pytest.raises(InvalidParameter):
+        kernel_of_distance(math.nan)
+    with pytest.raises(InvalidParameter, match="one that protects"):
+        run(fed, mechanism="none", budget=None)
+
+
+def test_moments_invert_their_own_scaling():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    release = Moments(tau_x=20.0)
+    average = np.append(X.mean(axis=0) / 20, np.mean(np.sum(X**2, axis=1)) / 400)
+    np.testing.assert_allclose(release.mean(average), X.mean(axis=0))
+    # 0.01 τ² is the floor, so the spread must be above it to be seen.
+    wide = average * [1, 1, 1, 30]
+    expected = 2 * (wide[-1] - np.sum(wide[:-1] ** 2)) * 400
+    assert release.mean_squared_distance(wide, 0.0) == pytest.approx(expected)

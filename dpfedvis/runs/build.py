@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from accounting.errors import InvalidParameter
 
 if TYPE_CHECKING:
-    from dpfedvis.runs.settings import RunConfig
     from dpfedvis.estimators.base import FederatedEstimator
     from dpfedvis.mechanisms import Mechanism
+    from dpfedvis.runs.settings import RunConfig
 
 
 def mechanism_of(config: RunConfig) -> Mechanism:
@@ -90,7 +90,7 @@ def _feddl(config: RunConfig) -> dict[str, Any]:
 
 
 def _private_map(config: RunConfig) -> dict[str, Any]:
-    """Settings of the end-to-end private map that were given, for `dpfedvis.federation.private_map.Recipe`; refused without one."""
+    """Return the given settings of the private map, for `private_map.Recipe`; raise if the run makes none."""
     given = {name: getattr(config, name) for name in ("density", "shares", "components", "placement")}
     given = {name: value for name, value in given.items() if value not in (None, False)}
     for name, value in given.items():

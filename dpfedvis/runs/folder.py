@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from accounting import InvalidParameter, Ledger
-from dpfedvis.runs.settings import RunConfig
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.runs.settings import RunConfig
 
 CONFIG = "config.toml"
 

@@ -9,11 +9,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dpfedvis.runs.settings import RunConfig
 from dpfedvis.data import Dataset
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.files import write_text
 from dpfedvis.runs.code_version import code_version, package_version
+from dpfedvis.runs.settings import RunConfig
 
 PROVENANCE = "provenance.json"
 _PACKAGES = (

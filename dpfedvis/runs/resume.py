@@ -17,12 +17,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from dpfedvis.runs.settings import RunConfig
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.files import write_text
-from dpfedvis.runs.upload_writer import LEDGER
 from dpfedvis.runs.folder import CONFIG, FolderTaken, make, spent
+from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.toml_files import read_toml
+from dpfedvis.runs.upload_writer import LEDGER
 
 _VIEWS, _DATA, _LOCK = "views.json", "data.json", "lock"
 

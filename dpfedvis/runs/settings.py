@@ -16,15 +16,15 @@ from accounting import Budget
 from accounting.budget import Adjacency, Scope, Unit
 from accounting.errors import InvalidParameter
 from accounting.events import Trust
-from dpfedvis.runs.settings_checks import CHECKS
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.runs.settings_checks import CHECKS
 from dpfedvis.runs.toml_files import read_toml, toml
 
 if TYPE_CHECKING:
-    from dpfedvis.estimators.clusters import Affinity
     from dpfedvis.data import Dataset, FederatedData
     from dpfedvis.data.checks import Missing
     from dpfedvis.estimators.base import FederatedEstimator, ReleaseMode
+    from dpfedvis.estimators.clusters import Affinity
     from dpfedvis.mechanisms import Mechanism
 
 MapName = Literal["tsne", "umap", "clusters"]

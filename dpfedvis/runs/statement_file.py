@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from accounting import Ledger
+from accounting.statement import Statement, state
 from dpfedvis.numerics.files import write_text
 from dpfedvis.runs.upload_writer import LEDGER, RecordingError
-from accounting.statement import Statement, state
 
 WORDS, NUMBERS = "statement.md", "statement.json"
 

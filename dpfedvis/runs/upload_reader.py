@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from accounting import Event, Ledger
 from accounting.errors import AccountingError
 from accounting.events import from_dict
-from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.mechanisms import Mechanism, mechanism
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.runs.upload_writer import (
     EMBEDDING,
     INDEX,
@@ -33,7 +34,6 @@ from dpfedvis.runs.upload_writer import (
     Recorder,
     RecordingError,
 )
-from dpfedvis.mechanisms.public_parameters import PublicParameters
 
 __all__ = ["RecordedClient", "RecordedUpload", "Recorder", "Recording", "RecordingError"]
 
@@ -158,8 +158,8 @@ class _Landmarks(Mapping[int, Array]):
 class Recording:
     """What an honest-but-curious server has after a run.
 
-    The seed of a simulation is not among it: `PublicParameters.public_seed` is for public randomness, such as the frequencies
-    of a mean embedding, and an attack that used it to redraw noise would attack the simulation and not the protocol.
+    The seed of a simulation is not among it: `PublicParameters.public_seed` is for public randomness, such as the
+    frequencies of a mean embedding. An attack that redraws noise from it attacks the simulation, not the protocol.
 
     Parameters
     ----------

@@ -24,10 +24,10 @@ from accounting import Event, Ledger
 from accounting.events import from_dict, from_json
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.federation.feddl import FedDLResult
+from dpfedvis.federation.round_log import Round
+from dpfedvis.mechanisms import Mechanism
 from dpfedvis.numerics.files import write_arrays, write_text
 from dpfedvis.numerics.kernels import Array
-from dpfedvis.mechanisms import Mechanism
-from dpfedvis.federation.round_log import Round
 
 UPLOADS, INDEX, VALUES = "uploads", "index.jsonl", "values.bin"
 PUBLIC, LANDMARKS, EMBEDDING, LEDGER = "public.json", "landmarks.npz", "embedding.npz", "ledger.sqlite"
@@ -229,9 +229,6 @@ def _block(values: Array) -> Array:
     """Values as they are written."""
     block = np.ascontiguousarray(values)
     return block.astype(block.dtype.newbyteorder("<"), copy=False)
-
-
-
 
 
 def _shallow(value: Any) -> dict[str, Any]:

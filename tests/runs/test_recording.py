@@ -216,7 +216,9 @@ def test_of_a_private_map_the_server_has_landmarks_and_no_place_of_a_record(
     np.testing.assert_array_equal(recording.landmarks, estimator.landmarks_)
     np.testing.assert_array_equal(recording.published["places"], estimator.published_map_.places)
     np.testing.assert_array_equal(recording.published["anchors"], estimator.published_map_.anchors)
-    assert len((tmp_path / "run" / "embedding.csv").read_text().splitlines()) == 1 + len(estimator.published_map_.places)
+    assert len((tmp_path / "run" / "embedding.csv").read_text().splitlines()) == 1 + len(
+        estimator.published_map_.places
+    )
     everything = b"".join(path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file())
     for place in estimator.embedding_:
         assert place.tobytes() not in everything

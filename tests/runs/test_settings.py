@@ -197,7 +197,11 @@ def test_what_a_private_map_does_not_have_is_refused_by_name() -> None:
         config.estimator().fit(data)
 
 
-DENSITY_PICTURE: dict[str, Any] = {"shares": {"subspace": 0.3, "density": 0.2}, "components": 5, "placement": "diffused"}
+DENSITY_PICTURE: dict[str, Any] = {
+    "shares": {"subspace": 0.3, "density": 0.2},
+    "components": 5,
+    "placement": "diffused",
+}
 
 
 @pytest.mark.parametrize("kind", ["tsne", "umap"])

@@ -1,0 +1,1 @@
+"""One run from settings to a folder on disk, and back."""

@@ -1,0 +1,142 @@
+"""What a finished run writes as data: the map, its table, the rounds, the density and, of a simulation, the scores.
+
+    embedding.npz  embedding.csv  trace.csv  density.npz  simulation/
+
+``simulation/`` holds scores and the place and label of every record. In a real federation nobody has them, so a run
+with real noise never writes it; see `RunConfig.evaluate`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfedvis.data import Dataset, FederatedData
+from dpfedvis.estimators.base import FederatedEstimator
+from dpfedvis.estimators.clusters import FedSpectralClustering
+from dpfedvis.evaluation.scores import scores_of
+from dpfedvis.federation.private_map import Density, PublishedMap
+from dpfedvis.numerics.files import write_arrays, write_text
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.upload_writer import EMBEDDING
+
+SIMULATION, SCORES, PLACES = "simulation", "scores.json", "places.npz"
+TABLE, TRACE, DENSITY = "embedding.csv", "trace.csv", "density.npz"
+TRACE_COLUMNS = ["round", "step", "change"]
+
+
+def write_results(
+    folder: Path, estimator: FederatedEstimator, fed: FederatedData, dataset: Dataset, config: RunConfig
+) -> None:
+    """Write everything into the folder of a run.
+
+    Parameters
+    ----------
+    folder : Path
+    estimator : FederatedEstimator
+        Fitted.
+    fed : FederatedData
+    dataset : Dataset
+        For the names of its classes, in a simulation.
+    config : RunConfig
+        With all choices made.
+    """
+    write_map(folder, estimator, fed)
+    lines = [f"{each.number},{each.step!r},{each.change!r}" for each in estimator.feddl_.trace]
+    write_text(folder / TRACE, "\n".join([",".join(TRACE_COLUMNS), *lines]) + "\n")
+    if config.evaluate and config.noise == "seeded":
+        write_simulation(folder / SIMULATION, estimator, fed, dataset, config.seed)
+
+
+def write_map(folder: Path, estimator: FederatedEstimator, fed: FederatedData) -> None:
+    """Write what was released of the map: anchors and their density, clusters, or one place a record."""
+    published: PublishedMap | None = getattr(estimator, "published_map_", None)
+    if published is not None:
+        # Clients place their records at home, from the exact records: those places are no part of the run.
+        write_arrays(folder / EMBEDDING, {"anchors": published.places})
+        numbers = [[number, *place] for number, place in enumerate(published.places.tolist())]
+        _write_table(folder / TABLE, ["anchor", "x", "y"], numbers)
+        density: Density | None = getattr(estimator, "density_", None)
+        if density is not None:
+            write_density(folder, density)
+    elif isinstance(estimator, FedSpectralClustering):
+        labels = estimator.labels_
+        write_arrays(folder / EMBEDDING, {"labels": labels, "spectral": places_of(estimator)})
+        _write_table(folder / TABLE, ["client", "record", "cluster"], _rows(fed, labels[:, None]))
+    else:
+        embedding: Array = estimator.embedding_
+        write_arrays(folder / EMBEDDING, {"embedding": embedding})
+        _write_table(folder / TABLE, ["client", "record", "x", "y"], _rows(fed, embedding))
+
+
+def write_density(folder: Path, density: Density) -> None:
+    """Write the noisy shares with their grid."""
+    arrays = {
+        "shares": density.shares,
+        "half": np.array(density.grid.half),
+        "noise": np.array(density.noise),
+        "classes": np.array(density.classes, dtype=np.int64),
+    }
+    write_arrays(folder / DENSITY, arrays)
+
+
+def write_simulation(
+    folder: Path, estimator: FederatedEstimator, fed: FederatedData, dataset: Dataset, seed: int
+) -> None:
+    """Write scores, and the place, client and label of every record."""
+    folder.mkdir(exist_ok=True)
+    scores = scores_of(estimator, fed, seed=seed)
+    labels: NDArray[np.int64] | None = fed.pooled()[1]
+    arrays = {
+        "places": places_of(estimator),
+        "clients": np.repeat([client.name for client in fed.clients], fed.records),
+        **({} if labels is None else {"labels": labels, "class_names": np.array(dataset.class_names, dtype=np.str_)}),
+    }
+    write_arrays(folder / PLACES, arrays)
+    write_text(folder / SCORES, json.dumps(scores, indent=2, allow_nan=False) + "\n")
+
+
+def published_arrays(estimator: FederatedEstimator) -> dict[str, Array]:
+    """Return what the server publishes of a private map: landmarks among the records, anchors, places, subspace."""
+    published: PublishedMap | None = getattr(estimator, "published_map_", None)
+    if published is None:
+        return {}
+    return {
+        "points": estimator.landmarks_,
+        "anchors": published.anchors,
+        "places": published.places,
+        "centre": published.subspace.centre,
+        "axes": published.subspace.axes,
+    }
+
+
+def places_of(estimator: FederatedEstimator) -> Array:
+    """Return the map, or the first two spectral coordinates of clusters, shape (n, 2)."""
+    if hasattr(estimator, "embedding_"):
+        embedding: Array = estimator.embedding_
+        return embedding
+    spectral: Array = np.pad(estimator.spectral_, ((0, 0), (0, 2)))[:, :2]
+    return spectral
+
+
+def _rows(fed: FederatedData, values: NDArray[Any]) -> Iterator[list[Any]]:
+    """One line a record, by client and number at that client; labels stay with the clients."""
+    for client, part in zip(fed.clients, fed.index.slices, strict=True):
+        for number, row in enumerate(values[part].tolist()):
+            yield [client.name, number, *row]
+
+
+def _write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    write_text(path, text.getvalue())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -15,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfedvis.reporting.palette import Look
+from dpfedvis.reporting.rendering import script_json as script_json
+from dpfedvis.reporting.rendering import shown as shown
 
 
 @dataclass(frozen=True)
@@ -30,15 +30,6 @@ Content = Html | str | float | None
 def escape(value: object) -> str:
     """Return text for an element or a quoted attribute."""
     return html.escape(str(value), quote=True)
-
-
-def shown(value: float | None, digits: int = 4) -> str:
-    """Return a number for people: ∞ for infinity, a dash for none."""
-    if value is None or math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    return f"{value:.{digits}g}".replace("-", "−")
 
 
 def inner(content: Content) -> str:
@@ -224,12 +215,6 @@ class Page:
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'; img-src data: blob:"
 
 _NO_SCRIPT = "The figures need JavaScript. Their numbers stand in tables, and the page's folder has them as pictures."
-
-
-def script_json(value: Any) -> str:
-    """Return JSON that cannot end the script element that it stands in."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def packed(values: NDArray[Any]) -> dict[str, str]:

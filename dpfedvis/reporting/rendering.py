@@ -1,0 +1,114 @@
+"""Pages for people from the templates in `templates/`: facts come from Python, words and markup from the template.
+
+A page that exists as HTML and as Markdown is one template. It extends `page`, imports its macros from `parts`, and is
+rendered twice: once with page.html and parts.html, once with page.md and parts.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Literal
+
+from accounting.rounding import rounded_down, rounded_up
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+Form = Literal["html", "md"]
+
+
+def render_html(template: str, **facts: Any) -> str:
+    """Return a page as HTML. Every fact is escaped by the template engine.
+
+    Parameters
+    ----------
+    template : str
+        Name of a file in `templates/`.
+    **facts
+        Variables of the template.
+    """
+    return _environment("html").get_template(template).render(facts)
+
+
+def render_markdown(template: str, **facts: Any) -> str:
+    """Return a page as Markdown, with one empty line between blocks however many the template leaves."""
+    text = _environment("md").get_template(template).render(facts)
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+\n", "\n", text)).strip("\n") + "\n"
+
+
+def shown(value: float | None, digits: int = 4) -> str:
+    """Return a number for people: ∞ for infinity, a dash for none."""
+    if value is None or math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return f"{value:.{digits}g}".replace("-", "−")
+
+
+def script_json(value: Any) -> str:
+    """Return JSON that cannot end the script element that it stands in."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+@cache
+def _environment(form: Form) -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("dpfedvis.reporting"),
+        autoescape=form == "html",
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {
+        "shown": shown,
+        "rounded_up": rounded_up,
+        "rounded_down": rounded_down,
+        "json": script_json,
+        "data_uri": _data_uri,
+        "one_line": _one_line,
+        "cell": _markdown_cell,
+    }
+    made.tests["numeric"] = _is_numeric
+    made.globals |= {"page": f"page.{form}", "parts": f"parts.{form}", "asset": _asset, "plotly": _plotly, "repr": repr}
+    return made
+
+
+def _one_line(text: str) -> str:
+    """Join wrapped lines; HTML stays marked as HTML."""
+    return type(text)(" ".join(text.split()))
+
+
+def _markdown_cell(value: object) -> str:
+    return " ".join(str(value).split()).replace("|", "\\|")
+
+
+def _is_numeric(value: object) -> bool:
+    """Whether a table aligns it to the right."""
+    if isinstance(value, str):
+        return value != "" and value.strip("−-+.,0123456789e∞– %≥<>") == ""
+    return isinstance(value, float)
+
+
+def _data_uri(content: bytes | str, kind: str) -> str:
+    data = content.encode() if isinstance(content, str) else content
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def _asset(name: str) -> str:
+    return (files("dpfedvis.reporting") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _plotly() -> str:
+    from plotly.offline import get_plotlyjs
+
+    code: str = get_plotlyjs()
+    return code

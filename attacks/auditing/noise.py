@@ -27,7 +27,7 @@ from attacks.auditing.result import AuditResult
 from attacks.auditing.uploads import scores_of
 from dpfedvis.federation import Door, Federation, Streams
 from dpfedvis.federation.noise_plan import HOME, plan_run, terms_of_clients
-from dpfedvis.mechanisms import Mechanism, Message, PreparedRecords, Step
+from dpfedvis.mechanisms import Mechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.numerics.optimisers import Optimiser
@@ -88,9 +88,9 @@ class CanaryUpload:
         values[local.records[:, 1].astype(np.int64)] = Y.flat[0] * delta / 2 * local.records[:, 0]
         return Message(values.reshape(self.shape(public)))
 
-    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Turn the sign over."""
-        return Step(-Y)
+        return Update(-Y)
 
 
 class CanaryAtHome(CanaryUpload):

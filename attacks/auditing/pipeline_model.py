@@ -13,11 +13,11 @@ from accounting import Event, GaussianRelease
 from attacks.auditing.uploads import Prediction, Watched
 from dpfedvis import FedTSNE
 from dpfedvis.federation.private_map import Placement
-from dpfedvis.federation.private_map.density import GridCounts
-from dpfedvis.federation.private_map.subspace import SecondMoments
 from dpfedvis.mechanisms import Mechanism, PreparedRecords
+from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
+from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.kernels import Array
 
 _PAIRS = 0x50414952  # keeps canaries apart from every noise stream of the same seed

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from dpfedvis.data import load
-    from dpfedvis.evaluation.theory.others import others
+    from dpfedvis.evaluation.theory.other_theorems import other_theorems
     from dpfedvis.evaluation.theory.study import Settings, Study
     from dpfedvis.reporting import bounds
 
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         bounds.check_folder(arguments.out)
     with tqdm(total=len(study.plan()), desc="bounds", unit="case", disable=not sys.stderr.isatty()) as bar:
         cases = study.run(lambda _: bar.update())
-    rows, rest = study.rows(), others(study)
+    rows, rest = study.rows(), other_theorems(study)
     command = command_of(arguments)
     if arguments.out is not None:
         paths = bounds.write(arguments.out, study, cases, rows, rest, command)

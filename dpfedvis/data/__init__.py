@@ -1,7 +1,6 @@
 """Loading data sets, dealing them to clients, and holding what each client has."""
 
 from dpfedvis.data.catalogue import CATALOGUE
-from dpfedvis.data.dataset import Dataset
 from dpfedvis.data.errors import (
     DataError,
     DataUnavailable,
@@ -20,7 +19,7 @@ from dpfedvis.data.errors import (
 from dpfedvis.data.federated import FederatedData
 from dpfedvis.data.loaders import load
 from dpfedvis.data.partitions import Partition, partition
-from dpfedvis.data.records import ClientRecords, RecordIndex
+from dpfedvis.data.records import ClientRecords, Dataset, RecordIndex
 
 __all__ = [
     "CATALOGUE",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogueEntry:
     """Public facts about one named data set.
 
     Attributes
@@ -42,11 +42,11 @@ class Entry:
 
 _PIXELS = (0.0, 1.0)
 
-CATALOGUE: dict[str, Entry] = {
+CATALOGUE: dict[str, CatalogueEntry] = {
     entry.name: entry
     for entry in (
-        Entry("digits", 1797, 64, 10, None, None, 16, _PIXELS, (8, 8), "CC BY 4.0 (UCI 80), as far as known"),
-        Entry(
+        CatalogueEntry("digits", 1797, 64, 10, None, None, 16, _PIXELS, (8, 8), "CC BY 4.0 (UCI 80), as far as known"),
+        CatalogueEntry(
             "mnist",
             70000,
             784,
@@ -58,7 +58,7 @@ CATALOGUE: dict[str, Entry] = {
             (28, 28),
             "CC BY-SA 3.0 (LeCun, Cortes), as far as known",
         ),
-        Entry(
+        CatalogueEntry(
             "fashion-mnist",
             70000,
             784,
@@ -71,7 +71,7 @@ CATALOGUE: dict[str, Entry] = {
             "MIT (Zalando SE)",
         ),
         # OpenML's copy of COIL-20 could not be compared with the original, so it is not fetched.
-        Entry(
+        CatalogueEntry(
             "coil20",
             1440,
             1024,
@@ -83,7 +83,7 @@ CATALOGUE: dict[str, Entry] = {
             (32, 32),
             "research use (Columbia); no formal licence found",
         ),
-        Entry(
+        CatalogueEntry(
             "mice-protein",
             1080,
             77,
@@ -114,7 +114,7 @@ def data_folders() -> list[Path]:
     return ([Path(own).expanduser()] if own else []) + [cache_dir()]
 
 
-def find_file(entry: Entry) -> Path | None:
+def find_file(entry: CatalogueEntry) -> Path | None:
     """Return the file of a data set on this machine, or None."""
     if entry.file is None:
         return None

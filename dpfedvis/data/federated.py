@@ -19,11 +19,10 @@ from dpfedvis.data.checks import (
     clip_rows,
     read_only,
 )
-from dpfedvis.data.dataset import Dataset
 from dpfedvis.data.errors import InvalidData
-from dpfedvis.data.groups import deal_groups
+from dpfedvis.data.partitions import deal_groups
 from dpfedvis.data.partitions import partition as parse_partition
-from dpfedvis.data.records import ClientRecords, RecordIndex, pooled_index
+from dpfedvis.data.records import ClientRecords, Dataset, RecordIndex, pooled_index
 
 DEFAULT_CLIENTS = 10
 

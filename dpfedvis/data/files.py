@@ -1,6 +1,6 @@
 """Reading tables from files: CSV, NPZ, NPY and Parquet. Pickled content is refused.
 
-Each reader returns a `Table`; none of them scales or fills anything.
+Each reader returns a `RawTable`; none of them scales or fills anything.
 """
 
 import csv
@@ -22,7 +22,7 @@ MISSING_TOKENS = frozenset({"", "na", "nan", "?"})
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class RawTable:
     """Content of a file: X of shape (n, ...) and, of shape (n,), raw labels and groups."""
 
     X: NDArray[Any]
@@ -31,7 +31,7 @@ class Table:
     class_names: tuple[str, ...] | None = None
 
 
-def read(path: Path, label_column: str | None = None, client_column: str | None = None) -> Table:
+def read(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
     """Read a table, by the suffix of its file name."""
     readers = {".csv": read_csv, ".npz": read_npz, ".npy": read_npy, ".parquet": read_parquet}
     reader = readers.get(path.suffix.lower())
@@ -40,7 +40,7 @@ def read(path: Path, label_column: str | None = None, client_column: str | None 
     return reader(path, label_column, client_column)
 
 
-def read_csv(path: Path, label_column: str | None = None, client_column: str | None = None) -> Table:
+def read_csv(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
     """Read a CSV file with a header row; all columns but the two named ones are features.
 
     Empty fields, NA, NaN and ? are missing values.
@@ -71,7 +71,7 @@ def read_csv(path: Path, label_column: str | None = None, client_column: str | N
     named: dict[str | None, NDArray[Any]] = {
         header[i]: np.array(text, dtype=np.str_) for i, text in zip(others, texts, strict=True)
     }
-    return Table(X, named.get(label_column), named.get(client_column))
+    return RawTable(X, named.get(label_column), named.get(client_column))
 
 
 def _check_header(path: Path, header: list[str]) -> None:
@@ -134,7 +134,7 @@ def _append_numbers(
         values.append(number)
 
 
-def read_npz(path: Path, label_column: str | None = None, client_column: str | None = None) -> Table:
+def read_npz(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
     """Read an NPZ file: key X, and the keys y and groups or those named instead."""
     try:
         # Our own handle: given a path, numpy leaves the file open if its content is broken.
@@ -148,7 +148,7 @@ def read_npz(path: Path, label_column: str | None = None, client_column: str | N
                     raise UnknownColumn(f"{path.name} has no array {key!r}; it has {_some(keys)}")
             labels, groups = label_column or "y", client_column or "groups"
             names = tuple(map(str, content["class_names"])) if "class_names" in keys else None
-            return Table(
+            return RawTable(
                 content["X"],
                 content[labels] if labels in keys else None,
                 content[groups] if groups in keys else None,
@@ -160,7 +160,7 @@ def read_npz(path: Path, label_column: str | None = None, client_column: str | N
         raise UnreadableFile(f"{path.name} cannot be read as NPZ without pickles: {error}") from error
 
 
-def read_npy(path: Path, label_column: str | None = None, client_column: str | None = None) -> Table:
+def read_npy(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
     """Read an NPY file, which holds features only."""
     if label_column or client_column:
         raise UnknownColumn(f"{path.name} is an NPY file and has no named columns; use NPZ or CSV")
@@ -171,10 +171,10 @@ def read_npy(path: Path, label_column: str | None = None, client_column: str | N
         raise UnreadableFile(f"{path.name} cannot be read as NPY without pickles: {error}") from error
     if not isinstance(content, np.ndarray):
         raise UnreadableFile(f"{path.name} is not an NPY file")
-    return Table(content)
+    return RawTable(content)
 
 
-def read_parquet(path: Path, label_column: str | None = None, client_column: str | None = None) -> Table:
+def read_parquet(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
     """Read a Parquet file, with the optional package pyarrow."""
     try:
         parquet = import_module("pyarrow.parquet")
@@ -198,4 +198,4 @@ def read_parquet(path: Path, label_column: str | None = None, client_column: str
             raise InvalidData(f"column {names[i]!r} of {path.name} has {table.column(i).null_count} nulls")
         texts[names[i]] = np.array([str(value) for value in table.column(i).to_pylist()], dtype=np.str_)
     X = np.column_stack([columns[i] for i in features])
-    return Table(X, texts.get(label_column), texts.get(client_column))
+    return RawTable(X, texts.get(label_column), texts.get(client_column))

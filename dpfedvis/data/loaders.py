@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfedvis.data.catalogue import CATALOGUE, Entry, cache_dir, find_file
+from dpfedvis.data.catalogue import CATALOGUE, CatalogueEntry, cache_dir, find_file
 from dpfedvis.data.checks import Missing, as_labels, as_matrix, check_missing, read_only, refuse_bad
-from dpfedvis.data.dataset import Dataset
 from dpfedvis.data.errors import (
     DataUnavailable,
     InvalidData,
@@ -21,8 +20,9 @@ from dpfedvis.data.errors import (
     UnknownDataset,
     UnreadableFile,
 )
-from dpfedvis.data.fetch import fetch, save, unavailable
-from dpfedvis.data.files import Table, read
+from dpfedvis.data.files import RawTable, read
+from dpfedvis.data.openml import fetch, save, unavailable
+from dpfedvis.data.records import Dataset
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _named(entry: Entry, download: bool) -> tuple[Table, _Origin]:
+def _named(entry: CatalogueEntry, download: bool) -> tuple[RawTable, _Origin]:
     if entry.file is None:
         return _digits()
     path = find_file(entry)
@@ -98,21 +98,21 @@ def _named(entry: Entry, download: bool) -> tuple[Table, _Origin]:
         except OSError as error:
             print(f"could not keep {entry.name} in the cache: {error}", file=sys.stderr)
             names = tuple(map(str, arrays["class_names"]))
-            table = Table(arrays["X"], arrays["y"], arrays.get("groups"), names)
+            table = RawTable(arrays["X"], arrays["y"], arrays.get("groups"), names)
             return table, _Origin(f"OpenML {entry.openml}", _array_sha256(arrays["X"]))
     table = read(path)
     if entry.group_size is not None and table.groups is None:
-        table = Table(table.X, table.labels, _individuals(path), table.class_names)
+        table = RawTable(table.X, table.labels, _individuals(path), table.class_names)
     return table, _Origin(str(path), file_sha256(path))
 
 
-def _digits() -> tuple[Table, _Origin]:
+def _digits() -> tuple[RawTable, _Origin]:
     import sklearn
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
     names = tuple(str(name) for name in bunch.target_names)
-    table = Table(bunch.data, bunch.target, None, names)
+    table = RawTable(bunch.data, bunch.target, None, names)
     return table, _Origin(f"scikit-learn {sklearn.__version__}", _array_sha256(bunch.data))
 
 
@@ -124,7 +124,7 @@ def _individuals(path: Path) -> NDArray[Any]:
 
 
 def _dataset(
-    name: str, table: Table, origin: _Origin, missing: Missing, records: int | None, entry: Entry | None
+    name: str, table: RawTable, origin: _Origin, missing: Missing, records: int | None, entry: CatalogueEntry | None
 ) -> Dataset:
     raw = table.X
     image_shape = tuple(int(side) for side in raw.shape[1:]) if raw.ndim > 2 else None

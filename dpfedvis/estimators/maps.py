@@ -14,7 +14,7 @@ from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.data import FederatedData
 from dpfedvis.estimators.base import FederatedEstimator, ReleaseMode, as_new_records
-from dpfedvis.federation.checkpoint import made_once
+from dpfedvis.federation.checkpoint import read_or_make
 from dpfedvis.federation.client import LARGEST_NORM
 from dpfedvis.federation.private_map import Anchored, ByTransform, Placement, PublishedMap, Recipe, placement
 from dpfedvis.mechanisms import Mechanism, mechanism
@@ -157,7 +157,7 @@ class FederatedMap(FederatedEstimator):
         self.landmarks_ = learned.subspace.points(learned.feddl.landmarks)
         anchors = recipe.anchored_points(learned, learner.records_a_client(fed), self.random_state)
         # Kept, since a density is counted on it.
-        frame = made_once(
+        frame = read_or_make(
             self._checkpoint and self._checkpoint / "published_map.npz",
             lambda: {
                 "anchors": anchors,

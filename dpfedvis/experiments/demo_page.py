@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accounting.rounding import rounded_up
-from dpfedvis.evaluation.theory.facts import NORMS, Norm
+from dpfedvis.evaluation.theory.bound import NORMS, Norm
 from dpfedvis.evaluation.theory.study import Case, Study
 from dpfedvis.reporting import page_figures, page_words
 from dpfedvis.reporting.bounds import COLUMNS, pick, size, verdicts

@@ -2,7 +2,7 @@
 
 from dpfedvis.federation.client import NOISE_SOURCES, Client, Terms
 from dpfedvis.federation.door import BadUpload, Door, ReleasedTwice, Upload, Witness
-from dpfedvis.federation.federation import ClientFailed, Federation, Policy, Workers
+from dpfedvis.federation.federation import ClientFailed, ClientWorkers, Federation, Policy
 from dpfedvis.federation.outbox import Outbox
 from dpfedvis.federation.pool import Failure, Pool
 from dpfedvis.numerics.files import FileDamaged
@@ -13,6 +13,7 @@ __all__ = [
     "BadUpload",
     "Client",
     "ClientFailed",
+    "ClientWorkers",
     "Door",
     "Failure",
     "Federation",
@@ -25,5 +26,4 @@ __all__ = [
     "Terms",
     "Upload",
     "Witness",
-    "Workers",
 ]

@@ -98,7 +98,7 @@ def ledger_beside(folder: Path | None, ledger: Ledger | None, budget: Budget | N
     return ledger
 
 
-def made_once(path: Path | None, make: Callable[[], dict[str, Array]]) -> dict[str, Array]:
+def read_or_make(path: Path | None, make: Callable[[], dict[str, Array]]) -> dict[str, Array]:
     """Return the arrays at `path`; make and keep them if there are none, or only make them without a path.
 
     For what follows from released arrays by many operations, which another machine would round in another way: what

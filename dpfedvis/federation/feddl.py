@@ -20,7 +20,7 @@ from accounting.errors import InvalidParameter
 from accounting.events import Stage
 from dpfedvis.data import FederatedData, InvalidData
 from dpfedvis.data.checks import check_bounds
-from dpfedvis.federation import NOISE_SOURCES, Client, Door, Failure, Policy, Witness, Workers
+from dpfedvis.federation import NOISE_SOURCES, Client, ClientWorkers, Door, Failure, Policy, Witness
 from dpfedvis.federation.checkpoint import Snapshot, SnapshotMismatch, claim, fingerprint, ledger_beside
 from dpfedvis.federation.noise_plan import RunPlan
 from dpfedvis.federation.preparation import Preparation
@@ -119,7 +119,7 @@ class FedDL:
     policy : {"fail", "continue"}
         What to do when a client fails.
     seed : int
-    workers : Workers
+    workers : ClientWorkers
     exact_trace : bool
         Compute the exact objective after each round, past the door; for simulations, so with seeded noise only.
     """
@@ -145,7 +145,7 @@ class FedDL:
     noise: Literal["seeded", "system", "discrete"] = "seeded"
     policy: Policy = "fail"
     seed: int = 0
-    workers: Workers = field(default_factory=Workers)
+    workers: ClientWorkers = field(default_factory=ClientWorkers)
     exact_trace: bool = False
 
     def __post_init__(self) -> None:
@@ -212,7 +212,9 @@ class FedDL:
         folder = None if checkpoint is None else Path(checkpoint)
         # The number of workers changes no result, so that a run may go on with another.
         hidden = self.budget is not None and self.budget.hides_records
-        mark = fingerprint(replace(self, workers=Workers()), fed.n_clients if hidden else fed.records, fed.n_features)
+        mark = fingerprint(
+            replace(self, workers=ClientWorkers()), fed.n_clients if hidden else fed.records, fed.n_features
+        )
         if folder is not None:
             claim(folder, mark)
         ledger = ledger_beside(folder, ledger, self.budget)

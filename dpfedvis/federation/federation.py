@@ -27,7 +27,7 @@ class ClientFailed(DpfedvisError):
 
 
 @dataclass(frozen=True)
-class Workers:
+class ClientWorkers:
     """How the clients of a simulation share this machine; it does not change any result."""
 
     count: int = 1
@@ -54,7 +54,7 @@ class Federation:
     policy : {"fail", "continue"}
         What to do when a client fails: stop, or go on with the others' average. Where only a sum is seen, its noise is
         shared among all clients, so that the run always stops.
-    workers : Workers
+    workers : ClientWorkers
     outbox : Outbox, optional
         Keeps uploads for a run that may be interrupted.
     """
@@ -69,7 +69,7 @@ class Federation:
         streams: Streams,
         noise: str,
         policy: Policy = "fail",
-        workers: Workers | None = None,
+        workers: ClientWorkers | None = None,
         outbox: Outbox | None = None,
     ) -> None:
         self.failures: list[Failure] = []
@@ -77,7 +77,7 @@ class Federation:
         self._door, self._streams, self._noise, self._outbox = door, streams, noise, outbox
         self._policy = checks.one_of("policy", policy, ("fail", "continue"))
         self._weights = {term.name: term.weight for term in terms}
-        workers = workers or Workers()
+        workers = workers or ClientWorkers()
         self.clients = self._make_clients(records)
         self._pool = Pool(self.clients, workers.count, workers.backend)
 

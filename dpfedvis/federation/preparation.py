@@ -20,7 +20,7 @@ from accounting.events import Stage
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Door, Failure, Federation, Outbox, Streams
 from dpfedvis.federation.noise_plan import RunPlan, plan_run
-from dpfedvis.federation.one_shot import Releases, single
+from dpfedvis.federation.releases import Releases, single
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.scale import (

@@ -68,7 +68,7 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Step:
+class Update:
     """What the server makes of an average.
 
     Parameters
@@ -144,7 +144,7 @@ class Mechanism(Protocol):
     ) -> Message:
         """Compute the upload from prepared records and the server's Y."""
 
-    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Server side: the next Y from the weighted average of the uploads."""
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from accounting import checks, sensitivity
 from accounting.errors import InvalidParameter
 from accounting.sensitivity import Bound
-from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Step
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.mmd import data_gradient, landmark_gradient
@@ -42,10 +42,10 @@ class GradientUpload(BaseMechanism):
             )
         )
 
-    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """One step on the average gradient (Alg. 1 l. 14)."""
         full = average + landmark_gradient(Y, public.kernel, estimator=public.estimator)
-        return Step((Y + optimiser.step(full)).astype(Y.dtype, copy=False), full)
+        return Update((Y + optimiser.step(full)).astype(Y.dtype, copy=False), full)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from accounting import checks, sensitivity
-from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Step
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Array, block_rows, squared_distances
 from dpfedvis.numerics.optimisers import Optimiser
@@ -75,7 +75,7 @@ class KMeans(BaseMechanism):
             total[:, -1] += assigned.sum(axis=1)
         return Message((total / local.denominator).astype(Y.dtype, copy=False))
 
-    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Move each landmark to its mean, and an empty one beside the fullest, to share its records."""
         radius, counts = self._radius(public), average[:, -1]
         least = EMPTY / len(Y)
@@ -91,7 +91,7 @@ class KMeans(BaseMechanism):
             generator = np.random.default_rng([public.public_seed, 0x6B6D])
             beside = generator.standard_normal((len(empty), Y.shape[1])) * (radius / (2 * math.sqrt(Y.shape[1])))
             moved[empty] = moved[full[np.arange(len(empty)) % len(full)]] + beside
-        return Step(moved.astype(Y.dtype, copy=False))
+        return Update(moved.astype(Y.dtype, copy=False))
 
     def _radius(self, public: PublicParameters) -> float:
         return self.reach / math.sqrt(2 * public.kernel.mean_gamma)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from accounting import checks, sensitivity
-from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Step
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.optimisers import Adam, Optimiser
@@ -57,7 +57,7 @@ class MeanEmbedding(BaseMechanism):
         total = self._features(public).total(local.records)
         return Message((total / local.denominator).astype(Y.dtype, copy=False))
 
-    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Fit Y to the average embedding, from the Y at hand, with steps that shrink to nothing."""
         features = self._features(public)
         # Natural length of the kernel, spread over the coordinates.
@@ -66,7 +66,7 @@ class MeanEmbedding(BaseMechanism):
         for step in range(self.steps):
             _, gradient = features.gap(Y, average)
             Y = Y + 0.2 * length * (1 - step / self.steps) * adam.step(gradient)
-        return Step(Y.astype(dtype, copy=False))
+        return Update(Y.astype(dtype, copy=False))
 
     def _features(self, public: PublicParameters) -> RandomFeatures:
         return RandomFeatures(public.kernel, public.features, self.frequencies, public.public_seed)

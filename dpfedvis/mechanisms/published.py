@@ -10,13 +10,13 @@ from typing import ClassVar
 import numpy as np
 
 from accounting import checks, sensitivity
-from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Protection, Step
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Protection, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Array, squared_distances
 from dpfedvis.numerics.optimisers import Optimiser
 
 
-class _Landmarks:
+class _LandmarkTerms:
     """The terms in Y alone. They are the same for all clients of a round, and cost more than a batch."""
 
     def __init__(self, Y: Array) -> None:
@@ -37,11 +37,11 @@ class _Landmarks:
 _kept = threading.local()
 
 
-def _landmarks(Y: Array) -> _Landmarks:
+def _landmarks(Y: Array) -> _LandmarkTerms:
     """Return the terms in Y, kept from one client to the next while Y is the same object."""
     if getattr(_kept, "last", None) is None or _kept.last.Y is not Y:
-        _kept.last = _Landmarks(Y)
-    last: _Landmarks = _kept.last
+        _kept.last = _LandmarkTerms(Y)
+    last: _LandmarkTerms = _kept.last
     return last
 
 
@@ -102,6 +102,6 @@ class PublishedFedDL(BaseMechanism):
         noisy = values + scale * generator.standard_normal(values.shape)
         return Message(noisy.astype(values.dtype, copy=False), nominal_sigma=scale)
 
-    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """One step on the average gradient."""
-        return Step((Y + optimiser.step(average)).astype(Y.dtype, copy=False))
+        return Update((Y + optimiser.step(average)).astype(Y.dtype, copy=False))

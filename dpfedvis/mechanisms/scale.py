@@ -14,7 +14,7 @@ import numpy as np
 from accounting import checks, sensitivity
 from accounting.errors import InvalidParameter
 from accounting.events import Stage
-from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Protection, Step
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Protection, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Array, Kernel, squared_distances
 from dpfedvis.numerics.optimisers import Optimiser
@@ -32,9 +32,9 @@ class ScaleRelease(BaseMechanism):
 
     stage: ClassVar[Stage] = "scale"
 
-    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Leave Y: it moves no landmarks."""
-        return Step(Y)
+        return Update(Y)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from accounting import sensitivity
 from accounting.errors import InvalidParameter
-from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Step
+from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.mmd import data_gradient, landmark_gradient
@@ -39,14 +39,14 @@ class VariableUpload(BaseMechanism):
             Y = (Y - public.step_size * gradient).astype(Y.dtype, copy=False)
         return Message(Y)
 
-    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Step along the way to the average (Alg. 1 l. 13): the plain optimiser goes all of it.
 
         With one local step that way is a gradient; with more it is what servers of federated averaging take for one.
         """
         direction = (Y - average) / public.step_size
         gradient = direction if public.local_steps == 1 else None
-        return Step((Y + optimiser.step(direction)).astype(Y.dtype, copy=False), gradient)
+        return Update((Y + optimiser.step(direction)).astype(Y.dtype, copy=False), gradient)
 
 
 @dataclass(frozen=True)

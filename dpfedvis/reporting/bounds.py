@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.evaluation.theory.bound import FLOOR, NORMS, Bound, Norm
+from dpfedvis.evaluation.theory.certificate import RowsCase
 from dpfedvis.evaluation.theory.empirical import Norms
-from dpfedvis.evaluation.theory.facts import FLOOR, NORMS, Bound, Norm
-from dpfedvis.evaluation.theory.others import Other
-from dpfedvis.evaluation.theory.rows import RowsCase
+from dpfedvis.evaluation.theory.other_theorems import TheoremCase
 from dpfedvis.evaluation.theory.study import Case, Study
 from dpfedvis.numerics.files import write_text
 
@@ -32,7 +32,7 @@ class CannotWrite(DpfedvisError):
 
 
 def as_json(
-    study: Study, cases: Sequence[Case], rows: Sequence[RowsCase], rest: Sequence[Other], command: str
+    study: Study, cases: Sequence[Case], rows: Sequence[RowsCase], rest: Sequence[TheoremCase], command: str
 ) -> dict[str, Any]:
     """Return all numbers as plain values."""
     return {
@@ -126,7 +126,9 @@ def verdicts(cases: Sequence[Case]) -> list[str]:
     return sentences
 
 
-def page(study: Study, cases: Sequence[Case], rows: Sequence[RowsCase], rest: Sequence[Other], command: str) -> str:
+def page(
+    study: Study, cases: Sequence[Case], rows: Sequence[RowsCase], rest: Sequence[TheoremCase], command: str
+) -> str:
     """Return the study as Markdown."""
     n, m = study.X.shape
     lines = [
@@ -165,7 +167,7 @@ def page(study: Study, cases: Sequence[Case], rows: Sequence[RowsCase], rest: Se
         "",
         *_rows_table(rows),
         "",
-        "## Other theorems",
+        "## TheoremCase theorems",
         "",
         *_other_table(rest),
         "",
@@ -211,7 +213,12 @@ def figure(study: Study, cases: Sequence[Case], path: Path) -> None:
 
 
 def write(
-    folder: Path, study: Study, cases: Sequence[Case], rows: Sequence[RowsCase], rest: Sequence[Other], command: str
+    folder: Path,
+    study: Study,
+    cases: Sequence[Case],
+    rows: Sequence[RowsCase],
+    rest: Sequence[TheoremCase],
+    command: str,
 ) -> list[Path]:
     """Write NAME.md, NAME.png and NAME.json, each whole or not at all; return their paths."""
     name = Path(study.dataset.name).stem
@@ -304,7 +311,7 @@ def _rows_table(rows: Sequence[RowsCase]) -> list[str]:
     return lines
 
 
-def _other_table(rest: Sequence[Other]) -> list[str]:
+def _other_table(rest: Sequence[TheoremCase]) -> list[str]:
     lines = ["| quantity | truth | statement | value |", "|---|---|---|---|"]
     for other in rest:
         for bound in other.bounds:

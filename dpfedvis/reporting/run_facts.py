@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from accounting import Ledger
 from accounting.spending import Step, best_guess, privacy_curve, spending
-from dpfedvis.federation.private_map import Density, Grid
+from dpfedvis.federation.private_map import Density, DensityGrid
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.reporting.certified import Certified, certified
 from dpfedvis.runs.folder import CONFIG
@@ -242,7 +242,7 @@ def _density(path: Path) -> Density | None:
         return None
     with np.load(path, allow_pickle=False) as stored:
         shares = stored["shares"]
-        grid = Grid(float(stored["half"]), shares.shape[-1])
+        grid = DensityGrid(float(stored["half"]), shares.shape[-1])
         return Density(grid, shares, float(stored["noise"]), tuple(stored["classes"].tolist()))
 
 

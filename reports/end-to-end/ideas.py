@@ -35,7 +35,7 @@ from dpfedvis.mechanisms import (
     KMeans,
     MeanEmbedding,
     Mechanism,
-    Step,
+    Update,
 )
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.distances import GramDistances
@@ -52,7 +52,7 @@ EPSILONS = (1.0, 3.0)
 class Unfiltered(KMeans):
     """k-means that takes each step as it comes, with its noise."""
 
-    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Move as if there were no noise."""
         return super().update(Y, average, replace(public, noise=0.0), optimiser)
 

@@ -16,7 +16,7 @@ from dpfedvis.data import (
     load,
 )
 from dpfedvis.data.catalogue import cache_dir, find_file
-from dpfedvis.data.fetch import arrange, save
+from dpfedvis.data.openml import arrange, save
 
 
 def mice_as_openml_sends_them():

@@ -11,7 +11,7 @@ import pytest
 
 from accounting import Budget, InvalidParameter, Ledger
 from dpfedvis.data import FederatedData
-from dpfedvis.federation import Client, ClientFailed, Door, Federation, Streams, Terms, Workers
+from dpfedvis.federation import Client, ClientFailed, ClientWorkers, Door, Federation, Streams, Terms
 from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation, Message, NoPerturbation
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -28,7 +28,8 @@ def budget_for(name):
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_threads_do_not_change_a_bit(name, configure, fed):
     results = [
-        configure(name, budget=budget_for(name), workers=Workers(count, backend)).run(fed) for backend, count in MANY
+        configure(name, budget=budget_for(name), workers=ClientWorkers(count, backend)).run(fed)
+        for backend, count in MANY
     ]
     for other in results[1:]:
         np.testing.assert_array_equal(other.landmarks, results[0].landmarks)
@@ -42,7 +43,7 @@ def test_threads_do_not_change_a_bit_of_larger_runs():
     rng = np.random.default_rng(0)
     fed = FederatedData([rng.normal(size=(n, 60)) for n in (700, 500, 900)])
     config = FedDL(landmarks=80, mechanism="gradient", budget=Budget(2.0, 1e-5), rounds=3, bandwidth=0.01)
-    runs = [replace(config, workers=Workers(count)).run(fed).landmarks for count in (1, 2, 3)]
+    runs = [replace(config, workers=ClientWorkers(count)).run(fed).landmarks for count in (1, 2, 3)]
     np.testing.assert_array_equal(runs[0], runs[1])
     np.testing.assert_array_equal(runs[0], runs[2])
 
@@ -50,7 +51,7 @@ def test_threads_do_not_change_a_bit_of_larger_runs():
 @pytest.mark.parametrize("name", ["gradient", "input"])
 def test_processes_do_not_change_a_bit(name, configure, fed):
     here = configure(name).run(fed)
-    there = configure(name, workers=Workers(2, "processes")).run(fed)
+    there = configure(name, workers=ClientWorkers(2, "processes")).run(fed)
     np.testing.assert_array_equal(here.landmarks, there.landmarks)
     assert list(here.ledger.events()) == list(there.ledger.events())
 
@@ -128,7 +129,7 @@ HOW = ["nan", "inf", "shape", "raise", "nothing", "empty message"]
 @pytest.mark.parametrize("how", HOW)
 def test_a_round_goes_on_without_a_client_that_fails(how, workers, configure, fed):
     seen = []
-    config = configure(Unreliable(how=how), policy="continue", workers=Workers(workers))
+    config = configure(Unreliable(how=how), policy="continue", workers=ClientWorkers(workers))
     result = config.run(fed, witness=lambda events, values: seen.append(events[0]))
     assert [(failure.client, failure.round) for failure in result.failures] == [("client-1", 2)]
     assert result.failures[0].reason

@@ -19,7 +19,7 @@ import pytest
 
 from accounting import Budget, BudgetExceeded, InvalidParameter, Ledger
 from dpfedvis.data import FederatedData
-from dpfedvis.federation import Door, FileDamaged, ReleasedTwice, Workers, outbox
+from dpfedvis.federation import ClientWorkers, Door, FileDamaged, ReleasedTwice, outbox
 from dpfedvis.federation.callbacks import EarlyStop
 from dpfedvis.federation.checkpoint import SnapshotMismatch
 from dpfedvis.federation.feddl import FedDL
@@ -145,7 +145,7 @@ def test_a_run_that_stopped_early_may_go_on(configure, fed, tmp_path):
 def test_another_number_of_workers_may_take_over(configure, fed, tmp_path):
     config = configure()
     config.run(fed, checkpoint=tmp_path, callbacks=[EarlyStop(1e9, patience=1)]).ledger.close()
-    result = replace(config, workers=Workers(3)).run(fed, checkpoint=tmp_path)
+    result = replace(config, workers=ClientWorkers(3)).run(fed, checkpoint=tmp_path)
     np.testing.assert_array_equal(result.landmarks, config.run(fed).landmarks)
 
 

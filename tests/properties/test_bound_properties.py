@@ -45,7 +45,7 @@ from dpfedvis.evaluation.theory import (
     trivial_error,
     with_noisy_records,
 )
-from dpfedvis.evaluation.theory.motion import motion
+from dpfedvis.evaluation.theory.convergence import motion
 from dpfedvis.numerics import mmd
 from dpfedvis.numerics.distances import KernelFactor, gram_frame, kernel_factor, nystrom_factor
 from dpfedvis.numerics.kernels import Kernel

@@ -13,7 +13,6 @@ from hypothesis.extra import numpy as npst
 
 from accounting import Budget
 from dpfedvis.federation.noise_plan import plan_run, terms_of_clients
-from dpfedvis.federation.private_map.subspace import SecondMoments
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -25,6 +24,7 @@ from dpfedvis.mechanisms import (
 from dpfedvis.mechanisms.base import PreparedRecords
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
+from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.mmd import smoothness
 

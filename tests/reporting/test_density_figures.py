@@ -12,8 +12,8 @@ from matplotlib.image import imread
 
 from accounting import Budget
 from dpfedvis import FederatedData, FedTSNE
-from dpfedvis.federation.private_map import Density, Grid, PublishedMap, Subspace
-from dpfedvis.federation.private_map.client_level import client_level_remark
+from dpfedvis.federation.private_map import Density, DensityGrid, PublishedMap, Subspace
+from dpfedvis.federation.private_map.subspace import client_level_remark
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.reporting.density_figures import (
     PALETTE,
@@ -36,7 +36,7 @@ def published() -> PublishedMap:
 
 
 def density(shares: np.ndarray, noise: float = 1e-3, classes: tuple[int, ...] = ()) -> Density:
-    return Density(Grid(published().half, shares.shape[-1]), shares, noise, classes)
+    return Density(DensityGrid(published().half, shares.shape[-1]), shares, noise, classes)
 
 
 def noise_alone(classes: int = 1, seed: int = 0, cells: int = CELLS) -> np.ndarray:

@@ -5,6 +5,7 @@ function returns a `Bound`, which says when it holds and whether it says anythin
 counterexamples, is in reports/theory/errata.md.
 """
 
+from dpfedvis.evaluation.theory.bound import NORMS, Bound, Norm, trivial_error
 from dpfedvis.evaluation.theory.certificate import (
     GramCertificate,
     entry_certificate,
@@ -24,7 +25,6 @@ from dpfedvis.evaluation.theory.empirical import (
     centred,
     norms,
 )
-from dpfedvis.evaluation.theory.facts import NORMS, Bound, Norm, trivial_error
 from dpfedvis.evaluation.theory.nystrom import Spread, left_over, mmd_bound, tail, thm2_corrected, thm2_printed
 from dpfedvis.evaluation.theory.perturbation import lemma1_corrected, lemma1_printed, perturbation
 from dpfedvis.evaluation.theory.privacy import (

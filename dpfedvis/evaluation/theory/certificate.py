@@ -9,15 +9,16 @@ for the noisy records' kernel matrix; with noise in the *rows* C, see `noisy_row
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from dpfedvis.evaluation.theory.facts import NORMS, Bound, Norm, trivial_error
-from dpfedvis.numerics.distances import CUTOFF, Float64, KernelFactor, gram_frame
-from dpfedvis.numerics.kernels import Array, Kernel, squared_distances
+from dpfedvis.evaluation.theory.bound import NORMS, Bound, Norm, trivial_error
+from dpfedvis.evaluation.theory.empirical import KernelError, Norms, norms
+from dpfedvis.numerics.distances import CUTOFF, Float64, KernelFactor, gram_frame, nystrom_factor
+from dpfedvis.numerics.kernels import Array, Kernel, kernel_matrix, squared_distances
 
 _ULP = float(np.finfo(np.float64).eps)
 BLOCK = 1000
@@ -187,3 +188,50 @@ def gram_certificate(B: Array, W: Array) -> GramCertificate:
     distances = squares.mean(axis=1) - 0.5 * float(frame.offset.mean())
     heights: Float64 = np.sqrt(np.maximum(0.0, distances - np.vecdot(coordinates, coordinates)))
     return GramCertificate(coordinates, heights)
+
+
+@dataclass(frozen=True)
+class RowsCase:
+    """Exact landmarks, rows with noise.
+
+    Parameters
+    ----------
+    landmarks, rank : int
+    sigma : float
+        Noise in each kernel value that a client uploads.
+    truth : Norms
+        Of K − F̃F̃ᵀ.
+    bounds : tuple of Bound
+    """
+
+    landmarks: int
+    sigma: float
+    rank: int
+    truth: Norms
+    bounds: tuple[Bound, ...]
+
+
+def rows_case(
+    X: Float64, Y: Float64, kernel: Kernel, *, sigma: float, failure: float, rng: np.random.Generator
+) -> RowsCase:
+    """Draw noise of `sigma`, and take the rank among 1, 2, 4, … whose Frobenius certificate is smallest.
+
+    The choice looks at the noise, so that each rank is given an equal share of `failure` (a union bound).
+    """
+    C = np.asarray(kernel_matrix(X, Y, kernel), np.float64)
+    matrix, signs = nystrom_factor(kernel_matrix(Y, Y, kernel), cutoff=CUTOFF)
+    matrix = matrix[:, signs > 0]
+    # Columns of V|λ|^{−½} have squared norms 1/λ.
+    eigenvalues: Float64 = 1 / np.vecdot(matrix.T, matrix.T)
+    left = (C + sigma * rng.normal(size=C.shape)) @ matrix
+    ranks = [2**i for i in range(len(eigenvalues).bit_length())]
+    share = failure / len(ranks)
+
+    def certificates(rank: int) -> tuple[Bound, ...]:
+        kept = (left[:, :rank], eigenvalues[:rank])
+        return tuple(noisy_rows(*kept, sigma=sigma, failure=share, norm=norm) for norm in NORMS)
+
+    rank = min(ranks, key=lambda rank: certificates(rank)[1].value or 0.0)
+    truth = norms(KernelError(X, kernel, left[:, :rank]), rng)
+    chosen = tuple(replace(bound, holds_with=1 - failure) for bound in certificates(rank))
+    return RowsCase(len(Y), sigma, rank, truth, chosen)

@@ -16,7 +16,7 @@ import numpy as np
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from dpfedvis.evaluation.theory.facts import NORMS, Bound, Norm, trivial_error
+from dpfedvis.evaluation.theory.bound import NORMS, Bound, Norm, trivial_error
 from dpfedvis.numerics.distances import CUTOFF, Float64
 from dpfedvis.numerics.kernels import Array, Kernel, kernel_matrix
 from dpfedvis.numerics.mmd import self_similarity, similarity

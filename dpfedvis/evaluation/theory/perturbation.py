@@ -10,7 +10,7 @@ import math
 from statistics import fmean
 
 from accounting import checks
-from dpfedvis.evaluation.theory.facts import NORMS, Bound, Form, Norm
+from dpfedvis.evaluation.theory.bound import NORMS, Bound, Form, Norm
 from dpfedvis.numerics.kernels import Kernel
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from accounting import checks, gaussian_epsilon, gaussian_mu, sensitivity
 from accounting.accountants.closed import theorem_sigma
-from dpfedvis.evaluation.theory.facts import Bound
+from dpfedvis.evaluation.theory.bound import Bound
 from dpfedvis.numerics.kernels import Kernel
 
 

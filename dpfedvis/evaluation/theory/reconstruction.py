@@ -9,7 +9,7 @@ import numpy as np
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from dpfedvis.evaluation.theory.facts import Bound, Form, Norm, trivial_error
+from dpfedvis.evaluation.theory.bound import Bound, Form, Norm, trivial_error
 from dpfedvis.numerics.kernels import Array, Kernel, kernel_matrix
 
 # Above this many points all eigenvalues take minutes; the condition number is then bounded from below.

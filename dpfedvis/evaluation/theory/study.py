@@ -13,9 +13,16 @@ import numpy as np
 from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.data import Dataset, FederatedData
-from dpfedvis.evaluation.theory.certificate import entry_error, gram_certificate, kernel_certificate, rounding
+from dpfedvis.evaluation.theory.bound import FLOOR, NORMS, Bound, Norm
+from dpfedvis.evaluation.theory.certificate import (
+    RowsCase,
+    entry_error,
+    gram_certificate,
+    kernel_certificate,
+    rounding,
+    rows_case,
+)
 from dpfedvis.evaluation.theory.empirical import TILE, DistanceError, Distances, KernelError, Norms, centred, norms
-from dpfedvis.evaluation.theory.facts import FLOOR, NORMS, Bound, Norm
 from dpfedvis.evaluation.theory.nystrom import mmd_bound, tail, thm2_corrected, thm2_printed
 from dpfedvis.evaluation.theory.perturbation import lemma1_corrected, lemma1_printed, perturbation
 from dpfedvis.evaluation.theory.reconstruction import (
@@ -25,7 +32,6 @@ from dpfedvis.evaluation.theory.reconstruction import (
     thm5_printed,
     with_noisy_records,
 )
-from dpfedvis.evaluation.theory.rows import RowsCase, rows_case
 from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms.scale import kernel_of_distance
 from dpfedvis.numerics.distances import (

@@ -22,7 +22,7 @@ from dpfedvis.estimators.clusters import FedSpectralClustering
 from dpfedvis.estimators.tsne_umap import FedTSNE, FedUMAP
 from dpfedvis.experiments.sweeps.cache import Arrays, as_bytes, as_text, shared
 from dpfedvis.federation.feddl import FedDL, FedDLResult
-from dpfedvis.mechanisms import BaseMechanism, Message, PreparedRecords, Step
+from dpfedvis.mechanisms import BaseMechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.base import Protection
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.rows import Rows
@@ -53,7 +53,7 @@ class Given(BaseMechanism):
         """Never asked for."""
         raise DpfedvisError("given landmarks need no uploads")
 
-    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Step:
+    def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Never asked for."""
         raise DpfedvisError("given landmarks need no steps")
 

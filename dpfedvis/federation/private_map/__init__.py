@@ -4,7 +4,7 @@ Everything that leaves a client is inside one budget: scale, moments, second mom
 density. What a client does with the published map at home costs nothing.
 """
 
-from dpfedvis.federation.private_map.density import Density, Grid
+from dpfedvis.federation.private_map.density import Density, DensityGrid
 from dpfedvis.federation.private_map.learner import Learned, Learner, Shares, landmarks_for
 from dpfedvis.federation.private_map.placement import Anchored, ByWeights, Diffused, Placement, placement
 from dpfedvis.federation.private_map.published_map import PublishedMap
@@ -18,8 +18,8 @@ __all__ = [
     "ByUMAPTransform",
     "ByWeights",
     "Density",
+    "DensityGrid",
     "Diffused",
-    "Grid",
     "Learned",
     "Learner",
     "Placement",

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import checks, sensitivity
+from accounting import checks
 from accounting.errors import InvalidParameter
-from accounting.events import Stage
-from dpfedvis.mechanisms import Message, PreparedRecords
-from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.mechanisms.scale import ScaleRelease
 from dpfedvis.numerics.kernels import Array
 
 LEAST_CELLS, MOST_CELLS = 8, 64
 
 
 @dataclass(frozen=True)
-class Grid:
+class DensityGrid:
     """A square grid over the map, the same for everybody: it follows from the landmarks' map alone.
 
     Parameters
@@ -54,7 +49,7 @@ class Density:
 
     Parameters
     ----------
-    grid : Grid
+    grid : DensityGrid
     shares : array of shape (classes, cells, cells)
         Noisy shares of all records; one class unless labels were asked for. Noise makes some of them negative.
     noise : float
@@ -63,7 +58,7 @@ class Density:
         Public labels, in order; empty if labels were not asked for.
     """
 
-    grid: Grid
+    grid: DensityGrid
     shares: Array
     noise: float
     classes: tuple[int, ...] = ()
@@ -73,43 +68,6 @@ class Density:
         """Shares over all classes, shape (cells, cells)."""
         summed: Array = self.shares.sum(axis=0)
         return summed
-
-
-@dataclass(frozen=True)
-class GridCounts(ScaleRelease):
-    """One release of the share of records in each cell, and of each class.
-
-    What a client passes in as records are cell numbers, shape (n_p, 1): where it has placed its own records.
-
-    Parameters
-    ----------
-    cells : int
-        Number of cells in all, over all classes.
-    """
-
-    cells: int = 1
-    name: ClassVar[str] = "grid-counts"
-    what: ClassVar[str] = "density"
-    stage: ClassVar[Stage] = "density"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.count("cells", self.cells)
-
-    def shape(self, public: PublicParameters) -> tuple[int, ...]:
-        """(cells,)."""
-        return (self.cells,)
-
-    def sensitivity(self, public: PublicParameters, records: float) -> float:
-        """√2/n_p, or 1/n_p under add-remove."""
-        return sensitivity.histogram(adjacency=public.adjacency) / records
-
-    def message(
-        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
-    ) -> Message:
-        """Count."""
-        numbers = local.records[:, 0].astype(np.int64)
-        return Message(np.bincount(numbers, minlength=self.cells).astype(np.float64) / local.denominator)
 
 
 def cells_for(noise: float) -> int:
@@ -124,7 +82,9 @@ def cells_for(noise: float) -> int:
     return min(max(fitting, LEAST_CELLS), MOST_CELLS)
 
 
-def numbered(cells: NDArray[np.int64], grid: Grid, labels: NDArray[np.int64] | None, classes: tuple[int, ...]) -> Array:
+def numbered(
+    cells: NDArray[np.int64], grid: DensityGrid, labels: NDArray[np.int64] | None, classes: tuple[int, ...]
+) -> Array:
     """Cell numbers of placed records with their class, shape (n, 1), as `GridCounts` takes them.
 
     A label that is not among the public classes is counted with the last of them: which labels occur is private.

@@ -15,16 +15,16 @@ from accounting.errors import InvalidParameter
 from accounting.events import Stage
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Door, Failure, Outbox, Streams, Witness
-from dpfedvis.federation.checkpoint import claim, fingerprint, ledger_beside, made_once
+from dpfedvis.federation.checkpoint import claim, fingerprint, ledger_beside, read_or_make
 from dpfedvis.federation.feddl import Callback, FedDL, FedDLResult
 from dpfedvis.federation.noise_plan import RunPlan, plan_run
-from dpfedvis.federation.one_shot import Releases
-from dpfedvis.federation.private_map.client_level import client_level_remark
-from dpfedvis.federation.private_map.density import GridCounts
-from dpfedvis.federation.private_map.subspace import SecondMoments, Subspace, principal_subspace
+from dpfedvis.federation.private_map.subspace import Subspace, client_level_remark, principal_subspace
+from dpfedvis.federation.releases import Releases
 from dpfedvis.mechanisms import Mechanism
+from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
+from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.kernels import Kernel
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 20, 1000
@@ -156,7 +156,7 @@ class Learner:
             outbox=None if folder is None else Outbox(folder / "outbox"),
         )
         found, failures = self._subspace(releases)
-        subspace = Subspace(**made_once(folder and folder / "subspace.npz", lambda: dict(vars(found))))
+        subspace = Subspace(**read_or_make(folder and folder / "subspace.npz", lambda: dict(vars(found))))
         landmarks = self.landmarks or landmarks_for(self._landmark_noise(releases, plan))
         generator = Streams(self.seed).generator("billboard start")
         start = generator.standard_normal((landmarks, len(subspace.variances))) * np.sqrt(subspace.variances)

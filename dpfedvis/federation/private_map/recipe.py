@@ -13,17 +13,19 @@ from accounting import Budget, checks
 from accounting.errors import InvalidParameter
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Streams
-from dpfedvis.federation.private_map.anchors import spread_out
-from dpfedvis.federation.private_map.density import Density, Grid, GridCounts, cells_for, numbered
+from dpfedvis.federation.private_map.density import Density, DensityGrid, cells_for, numbered
 from dpfedvis.federation.private_map.learner import Learned, Learner, Shares
 from dpfedvis.federation.private_map.placement import ByWeights, Placement
 from dpfedvis.federation.private_map.published_map import PublishedMap
+from dpfedvis.federation.private_map.subspace import Subspace
 from dpfedvis.mechanisms import Mechanism
+from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.numerics.kernels import Array
 
 # What of FedDL's settings also makes sense for all stages.
 _PASSED = ("noise", "public_records")
 LEAST_ANCHORS, MOST_ANCHORS = 300, 1000
+SPREAD = 0.5  # of the standard deviation around a landmark
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +42,7 @@ class Recipe:
         Bandwidths of the landmarks' kernel; see `dpfedvis.federation.private_map.Learner`.
     anchors : int, optional
         Points of the published map that stand for the landmarks; see
-        `dpfedvis.federation.private_map.anchors.spread_out`. By default half as many as a client has records, but from
+        `spread_out`. By default half as many as a client has records, but from
         300 to 1000.
     placement : {"anchored", "diffused", "weights", "transform"} or Placement
         How clients place their records at home; ``transform`` is openTSNE's for t-SNE and umap's for UMAP.
@@ -148,12 +150,37 @@ class Recipe:
         public, trust = learner.public_for(1), learner.mechanism.trust
         classes = tuple(sorted(self.classes))
         noise = math.sqrt(learned.releases.variance(GridCounts(trust=trust, cells=1), public))
-        grid = Grid(published.half, cells_for(noise))
+        grid = DensityGrid(published.half, cells_for(noise))
         labels = [client.y for client in fed.clients] if classes else [None] * fed.n_clients
         numbers = iter(
             numbered(grid.cell(ByWeights()(published, client.X)), grid, own, classes)
             for client, own in zip(fed.clients, labels, strict=True)
         )
         counts = GridCounts(trust=trust, cells=grid.cells**2 * max(len(classes), 1))
-        average, _ = learned.releases.over(fed.transformed(lambda _: next(numbers))).once(counts, public)
+        average, _ = learned.releases.with_data(fed.transformed(lambda _: next(numbers))).once(counts, public)
         return Density(grid, average.reshape(-1, grid.cells, grid.cells), noise, classes)
+
+
+def spread_out(landmarks: Array, subspace: Subspace, count: int, generator: np.random.Generator) -> Array:
+    """Return points that follow the data as the landmarks do, but more of them and less regular.
+
+    A map of few landmarks has no gaps between groups: t-SNE spreads them evenly. So each becomes several points around
+    it, with a part of the variance that the landmarks leave of the data's.
+
+    Parameters
+    ----------
+    landmarks : array of shape (n_y, d)
+    subspace : Subspace
+    count : int
+        Points to make, at least n_y.
+    generator : numpy.random.Generator
+        Public.
+
+    Returns
+    -------
+    array of shape (count, d), float32
+    """
+    left = np.maximum(subspace.variances - landmarks.var(axis=0), 0.1 * subspace.variances)
+    origins = landmarks[np.arange(count) % len(landmarks)]
+    points: Array = origins + SPREAD * np.sqrt(left) * generator.standard_normal(origins.shape)
+    return points.astype(np.float32)

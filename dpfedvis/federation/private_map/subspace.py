@@ -4,72 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from accounting import checks, sensitivity
-from accounting.events import Stage
-from dpfedvis.mechanisms import Message, PreparedRecords
-from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.mechanisms.scale import ScaleRelease
+from accounting import checks
 from dpfedvis.numerics.kernels import Array
-from dpfedvis.numerics.projections import clip_norms
 
 # Eigenvalues above so many times the edge of pure noise belong to directions that are mostly the data's own.
 CLEAR = 1.1
-
-
-@dataclass(frozen=True, eq=False)
-class SecondMoments(ScaleRelease):
-    """One release of the mean of (x − c)(x − c)ᵀ/C², with x − c clipped to norm C.
-
-    The upper triangle is uploaded, what is off the diagonal times √2: a vector with the Frobenius norm of the matrix.
-
-    Parameters
-    ----------
-    centre : array of shape (m,)
-        c, public.
-    clip : float
-        C, public.
-    """
-
-    centre: Array | None = None
-    clip: float = 1.0
-    name: ClassVar[str] = "second-moments"
-    what: ClassVar[str] = "second moments"
-    stage: ClassVar[Stage] = "subspace"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.positive("clip", self.clip)
-
-    def shape(self, public: PublicParameters) -> tuple[int, ...]:
-        """(m(m + 1)/2,)."""
-        return (public.features * (public.features + 1) // 2,)
-
-    def sensitivity(self, public: PublicParameters, records: float) -> float:
-        """√2/n_p, or 1/n_p under add-remove."""
-        return sensitivity.second_moment(clip=1.0, adjacency=public.adjacency) / records
-
-    def prepare(self, records: Array) -> Array:
-        """Centre, and clip to C."""
-        centred = records if self.centre is None else records - self.centre.astype(records.dtype)
-        return clip_norms(centred, self.clip)
-
-    def message(
-        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
-    ) -> Message:
-        """Compute the matrix by one product."""
-        matrix = (local.records.T @ local.records).astype(np.float64) / (self.clip**2 * local.denominator)
-        return Message(_flatten(matrix))
-
-    def matrix(self, average: Array, features: int) -> Array:
-        """Return the symmetric matrix, shape (m, m), that an upload stands for, in the units of the data."""
-        matrix = np.zeros((features, features))
-        matrix[np.triu_indices(features)] = average * self.clip**2
-        off = np.triu(matrix, 1) / math.sqrt(2)
-        return np.diag(np.diag(matrix)) + off + off.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +77,38 @@ def principal_subspace(centre: Array, moments: Array, noise: float, most: int) -
     return Subspace(centre, axes, np.maximum(variances, np.finfo(np.float64).tiny))
 
 
-def _flatten(matrix: Array) -> Array:
-    rows, columns = np.triu_indices(len(matrix))
-    values: Array = matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2))
-    return values
+def client_level_remark(*, clients: int, features: int, moments: float, second_moments: float, local: bool) -> str:
+    """Hold the noise for whole clients against the largest signal that there could be.
+
+    A client's upload is a mean over its records, so that it is as long as one record's part at most: √2 for the
+    moments (`accounting.sensitivity.moments`), and 1, also in the spectral norm, for the second moments. Noise of
+    standard deviation s in each of m + 1 values has norm √(m + 1)·s, and as a symmetric matrix eigenvalues up to
+    √(2m)·s (Wigner; see `principal_subspace`). Where the noise is
+    the larger, no data could have been seen.
+
+    Parameters
+    ----------
+    clients : int
+        P, public.
+    features : int
+        m.
+    moments, second_moments : float
+        Standard deviation of the noise in each value of the clients' average.
+    local : bool
+        Whether each client adds the whole noise itself: the noise in the average then falls as 1/√P, else as 1/P.
+    """
+    centre = math.sqrt(features + 1) * moments / math.sqrt(2)
+    axes = math.sqrt(2 * features) * second_moments
+    worst = max(centre, axes)
+    enough = max(math.ceil(clients * (worst**2 if local else worst)), 1)
+    said = (
+        f"The unit is a whole client, and there {'is' if clients == 1 else 'are'} {clients}: the noise hides all that "
+        f"one client adds to the average. In the mean of the records it is {centre:.3g} times, and in their "
+        f"principal directions {axes:.3g} times, the largest signal that any data could give."
+    )
+    if worst >= 1:
+        return (
+            f"{said} **So the map is mostly noise**: for noise and largest signal to be equal it takes about {enough} "
+            "clients, and for a map that means something several times as many."
+        )
+    return f"{said} Data that do not fill their bounds give less than the largest signal."

@@ -37,7 +37,7 @@ from dpfedvis.evaluation.theory import (
     thm6_sigma_printed,
     trivial_error,
 )
-from dpfedvis.evaluation.theory.motion import motion
+from dpfedvis.evaluation.theory.convergence import motion
 from dpfedvis.numerics import mmd
 from dpfedvis.numerics.distances import kernel_factor, nystrom_factor
 from dpfedvis.numerics.kernels import Kernel

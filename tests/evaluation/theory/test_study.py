@@ -20,7 +20,7 @@ from dpfedvis.evaluation.theory import (
     norms,
     thm1_printed,
 )
-from dpfedvis.evaluation.theory.others import others
+from dpfedvis.evaluation.theory.other_theorems import other_theorems
 from dpfedvis.evaluation.theory.study import Settings, Study
 from dpfedvis.numerics.distances import GramDistances, NystromDistances, gram_frame, kernel_factor, nystrom_factor
 from dpfedvis.numerics.kernels import InvalidPoints
@@ -149,7 +149,7 @@ class TestStudy:
         assert other[0].truth != again[0].truth
 
     def test_other_theorems(self, study) -> None:
-        found = others(study)
+        found = other_theorems(study)
         assert {each.what.split(":")[0].split(",")[0] for each in found} == {"Thm 1", "Thm 4", "Thm 6"}
         for each in found[:2]:
             assert each.truth <= each.bounds[0].value

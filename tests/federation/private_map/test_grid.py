@@ -9,21 +9,22 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from accounting import InvalidParameter
-from dpfedvis.federation.private_map import Density, Grid
-from dpfedvis.federation.private_map.density import LEAST_CELLS, MOST_CELLS, GridCounts, cells_for, numbered
+from dpfedvis.federation.private_map import Density, DensityGrid
+from dpfedvis.federation.private_map.density import LEAST_CELLS, MOST_CELLS, cells_for, numbered
+from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Kernel
 from tests.federation.private_map.conftest import message
 
 
 def test_cells_are_rows_of_the_second_coordinate():
-    grid, eps = Grid(2.0, 4), 1e-9
+    grid, eps = DensityGrid(2.0, 4), 1e-9
     points = np.array([(-2, -2), (2, -2), (-2, 2), (2, 2), (0, 0), (-eps, -eps), (-1.5, 0.5), (1 - eps, -1)])
     np.testing.assert_array_equal(grid.cell(points), [0, 3, 12, 15, 10, 5, 8, 6])
 
 
 def test_what_lies_outside_is_counted_at_the_edge_and_what_is_nowhere_is_counted_too():
-    grid = Grid(1.0, 3)
+    grid = DensityGrid(1.0, 3)
     outside = np.array([(-9.0, 0.0), (1e300, 0.0), (0.0, np.inf), (-np.inf, -np.inf)])
     np.testing.assert_array_equal(grid.cell(outside), [3, 5, 7, 0])
     assert 0 <= grid.cell(np.array([[np.nan, np.nan]]))[0] < 9
@@ -31,7 +32,7 @@ def test_what_lies_outside_is_counted_at_the_edge_and_what_is_nowhere_is_counted
 
 @given(npst.arrays(np.float64, (7, 2), elements=st.floats(-3, 3)), st.integers(1, 20))
 def test_every_point_of_the_square_is_in_its_cell(points, cells):
-    numbers, side = Grid(3.0, cells).cell(points), 6.0 / cells
+    numbers, side = DensityGrid(3.0, cells).cell(points), 6.0 / cells
     lower = np.stack([numbers % cells, numbers // cells], axis=1) * side - 3
     assert (points >= lower - 1e-9).all()
     assert (points <= lower + side + 1e-9).all()
@@ -40,7 +41,7 @@ def test_every_point_of_the_square_is_in_its_cell(points, cells):
 @pytest.mark.parametrize(("half", "cells", "name"), [(0.0, 3, "half"), (np.inf, 3, "half"), (1.0, 0, "cells")])
 def test_a_grid_that_is_none_is_named(half, cells, name):
     with pytest.raises(InvalidParameter) as caught:
-        Grid(half, cells)
+        DensityGrid(half, cells)
     assert caught.value.name == name
 
 
@@ -73,7 +74,7 @@ def test_more_noise_gives_no_more_cells(noise, factor):
 
 
 def test_classes_are_counted_apart_and_strangers_with_the_last():
-    grid, cells = Grid(1.0, 2), np.array([0, 1, 2, 3, 3])
+    grid, cells = DensityGrid(1.0, 2), np.array([0, 1, 2, 3, 3])
     labels = np.array([7, 2, 5, 3, 99])
     numbers = numbered(cells, grid, labels, (2, 5, 7))
     assert numbers.shape == (5, 1)
@@ -85,4 +86,4 @@ def test_classes_are_counted_apart_and_strangers_with_the_last():
 
 def test_the_total_is_over_classes():
     shares = np.arange(8.0).reshape(2, 2, 2)
-    np.testing.assert_array_equal(Density(Grid(1.0, 2), shares, 0.1, (0, 1)).total, shares[0] + shares[1])
+    np.testing.assert_array_equal(Density(DensityGrid(1.0, 2), shares, 0.1, (0, 1)).total, shares[0] + shares[1])

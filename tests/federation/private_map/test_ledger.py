@@ -17,7 +17,6 @@ from dpfedvis.federation.checkpoint import SnapshotMismatch
 from dpfedvis.federation.client import Client
 from dpfedvis.federation.private_map import ByWeights, Learner, Recipe
 from dpfedvis.federation.private_map.density import Density
-from dpfedvis.federation.private_map.subspace import SecondMoments
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -25,6 +24,7 @@ from dpfedvis.mechanisms import (
     MeanEmbedding,
     VariablePerturbation,
 )
+from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.files import write_arrays
 
 KINDS = {
@@ -281,7 +281,7 @@ def test_an_unprotected_stage_says_infinity_where_nothing_refuses_it(fed, map_of
     monkeypatch.setattr(SecondMoments, "why", "planted")
     ledger = Ledger()
     monkeypatch.setattr(SecondMoments, "sensitivity", lambda *_: None)
-    monkeypatch.setattr("dpfedvis.federation.one_shot.Releases.variance", lambda *_: 1e-6)
+    monkeypatch.setattr("dpfedvis.federation.releases.Releases.variance", lambda *_: 1e-6)
     map_of().watch(ledger=ledger).fit(fed)
     assert ledger.spent(1e-5, end_to_end=True) == math.inf
 

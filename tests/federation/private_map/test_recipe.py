@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from accounting import Budget, InvalidParameter, Ledger
 from dpfedvis.federation import Door, Streams
-from dpfedvis.federation.one_shot import Releases
 from dpfedvis.federation.private_map import Learner, PublishedMap, Recipe, Shares, Subspace, landmarks_for
 from dpfedvis.federation.private_map import learner as learn_module
-from dpfedvis.federation.private_map.anchors import spread_out
-from dpfedvis.federation.private_map.density import GridCounts
 from dpfedvis.federation.private_map.learner import LEAST_LANDMARKS, MOST_LANDMARKS
-from dpfedvis.federation.private_map.subspace import SecondMoments, principal_subspace
+from dpfedvis.federation.private_map.recipe import spread_out
+from dpfedvis.federation.private_map.subspace import principal_subspace
+from dpfedvis.federation.releases import Releases
 from dpfedvis.mechanisms import KMeans, PreparedRecords
+from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
+from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.projections import clip_norms
 
 # Single releases: the noise that is stated is the noise that is there

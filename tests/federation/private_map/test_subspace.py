@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from accounting import InvalidParameter
-from dpfedvis.federation.private_map.subspace import SecondMoments, principal_subspace
+from dpfedvis.federation.private_map.subspace import principal_subspace
+from dpfedvis.mechanisms.second_moments import SecondMoments
 from tests.federation.private_map.conftest import message
 
 # Second moments

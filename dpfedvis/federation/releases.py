@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dpfedvis.data import FederatedData
-from dpfedvis.federation import Door, Failure, Federation, Outbox, Policy, Streams, Terms, Workers
+from dpfedvis.federation import ClientWorkers, Door, Failure, Federation, Outbox, Policy, Streams, Terms
 from dpfedvis.federation.noise_plan import RunPlan, terms_of_clients
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -43,10 +43,10 @@ class Releases:
     weights: Sequence[float]
     noise: str
     policy: Policy = "fail"
-    workers: Workers = field(default_factory=Workers)
+    workers: ClientWorkers = field(default_factory=ClientWorkers)
     outbox: Outbox | None = None
 
-    def over(self, fed: FederatedData) -> Releases:
+    def with_data(self, fed: FederatedData) -> Releases:
         """The same clients with other data of theirs."""
         return replace(self, fed=fed)
 

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfedvis.data.catalogue import Entry, data_folders
+from dpfedvis.data.catalogue import CatalogueEntry, data_folders
 from dpfedvis.data.errors import DataUnavailable
 
 TIMEOUT = 60.0
 
 
-def fetch(entry: Entry) -> dict[str, NDArray[Any]]:
+def fetch(entry: CatalogueEntry) -> dict[str, NDArray[Any]]:
     """Fetch the arrays of a data set from OpenML, or say what to do instead.
 
     Parameters
     ----------
-    entry : Entry
+    entry : CatalogueEntry
 
     Returns
     -------
@@ -53,7 +53,7 @@ def fetch(entry: Entry) -> dict[str, NDArray[Any]]:
     return arrange(entry, data, target)
 
 
-def arrange(entry: Entry, data: NDArray[Any], target: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def arrange(entry: CatalogueEntry, data: NDArray[Any], target: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """Bring what OpenML sends, shapes (n, m) and (n,), into the layout of the data files.
 
     OpenML leaves out the column that names the individual. Its rows come in runs of `group_size` per
@@ -97,7 +97,7 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
         raise
 
 
-def unavailable(entry: Entry, why: str) -> str:
+def unavailable(entry: CatalogueEntry, why: str) -> str:
     """Return the message that says what was tried and what to do."""
     looked = " and ".join(str(folder) for folder in data_folders())
     return (

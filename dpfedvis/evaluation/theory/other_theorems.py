@@ -7,9 +7,8 @@ from typing import TypedDict
 
 import numpy as np
 
-from dpfedvis.evaluation.theory.convergence import Smoothness, dissimilarity, thm1_corrected, thm1_printed
-from dpfedvis.evaluation.theory.facts import Bound
-from dpfedvis.evaluation.theory.motion import motion
+from dpfedvis.evaluation.theory.bound import Bound
+from dpfedvis.evaluation.theory.convergence import Smoothness, dissimilarity, motion, thm1_corrected, thm1_printed
 from dpfedvis.evaluation.theory.privacy import (
     Constants,
     thm4_classical,
@@ -39,7 +38,7 @@ class _Run(TypedDict):
 
 
 @dataclass(frozen=True)
-class Other:
+class TheoremCase:
     """A quantity with what the theorem says of it.
 
     Parameters
@@ -55,7 +54,7 @@ class Other:
     bounds: tuple[Bound, ...]
 
 
-def others(study: Study) -> list[Other]:
+def other_theorems(study: Study) -> list[TheoremCase]:
     """Evaluate Thm 1, Thm 4 and Thm 6 for the smallest number of landmarks of a study.
 
     τ_X, τ_Y and Υ of Thm 6 are measured here, for illustration; a run must fix them beforehand.
@@ -70,7 +69,7 @@ def others(study: Study) -> list[Other]:
     ]
 
 
-def _convergence(study: Study, Y: Float64, rng: np.random.Generator, steps: int) -> Other:
+def _convergence(study: Study, Y: Float64, rng: np.random.Generator, steps: int) -> TheoremCase:
     kernel = study.kernel
     # Sorted along one direction before they are dealt, so that clients differ.
     order = np.argsort(study.X @ rng.normal(size=study.X.shape[1]))
@@ -86,36 +85,36 @@ def _convergence(study: Study, Y: Float64, rng: np.random.Generator, steps: int)
         "decrease": seen.decrease,
     }
     limit = f"measured ζ {seen.dissimilarity:.4g}, at most {dissimilarity(kernel, len(Y)):.4g} for any data"
-    return Other(
+    return TheoremCase(
         f"Thm 1, Q = {steps}: mean squared motion, {ROUNDS} rounds of 1/L, {len(clients)} unlike clients; {limit}",
         seen.mean_square,
         (thm1_corrected(**given), thm1_printed(**given)),
     )
 
 
-def _input(X: Float64, epsilon: float) -> Other:
+def _input(X: Float64, epsilon: float) -> TheoremCase:
     tau_x = float(np.linalg.norm(X, axis=1).max())
     exact = thm4_corrected(tau_x=tau_x, epsilon=epsilon, delta=DELTA)
     classical = thm4_classical(tau_x=tau_x, epsilon=epsilon, delta=DELTA)
     printed = thm4_printed(tau_x=tau_x, epsilon=epsilon, delta=DELTA)
-    return Other(
+    return TheoremCase(
         f"Thm 4: σ on records for ε = {epsilon:g}, δ = {DELTA:g}, τ_X = {tau_x:.4g}",
         exact.value,
         (exact, classical, printed),
     )
 
 
-def _gradient(study: Study, Y: Float64) -> list[Other]:
+def _gradient(study: Study, Y: Float64) -> list[TheoremCase]:
     X, kernel = study.X, study.kernel
     records = len(X) // min(CLIENTS, len(X))
     longest = float(np.linalg.norm(X, axis=1).max())
     constants = Constants(longest, float(np.linalg.norm(Y, 2)), longest + float(np.linalg.norm(Y, axis=1).max()))
     tight = thm6_delta_corrected(kernel=kernel, records=records, landmarks=len(Y))
     printed = thm6_delta_printed(kernel=kernel, records=records, landmarks=len(Y), constants=constants)
-    found = [Other(f"Thm 6: Δ for n_p = {records}, n_y = {len(Y)}", tight.value, (tight, printed))]
+    found = [TheoremCase(f"Thm 6: Δ for n_p = {records}, n_y = {len(Y)}", tight.value, (tight, printed))]
     for epsilon in EPSILONS:
         exact = thm6_sigma_corrected(delta_f=1.0, rounds=RELEASES, epsilon=epsilon, delta=DELTA)
         asked = thm6_sigma_printed(delta_f=1.0, rounds=RELEASES, epsilon=epsilon, delta=DELTA)
         what = f"Thm 6: σ/Δ for ε = {epsilon:g}, δ = {DELTA:g}, S = {RELEASES}"
-        found.append(Other(what, exact.value, (exact, asked)))
+        found.append(TheoremCase(what, exact.value, (exact, asked)))
     return found

@@ -1,6 +1,7 @@
 # make demo   set up .venv and tell the whole story on one page, runs/demo/index.html, from digits
-# make test   set up .venv and run every check: ruff, mypy, import-linter, pytest
+# make test   set up .venv and run every check: ruff, mypy, import-linter, pytest (WORKERS=4: with four processes)
 PYTHON ?= python3
+WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
@@ -15,7 +16,7 @@ demo: $(VENV)/.base
 	OPENBLAS_NUM_THREADS=1 $(BIN)/dpfedvis demo --out runs/demo
 
 test: lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -24,7 +25,8 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports --no-logo > $(VENV)/import-linter.txt || { cat $(VENV)/import-linter.txt; exit 1; }
 
 bench: $(VENV)/.test
-	$(BIN)/python -m pytest tests/benchmarks --benchmarks -s
+	@# Ratios of the code as users run it: with the threads that BLAS takes by itself.
+	OPENBLAS_NUM_THREADS=$$(nproc) OMP_NUM_THREADS=$$(nproc) $(BIN)/python -m pytest tests/benchmarks --benchmarks -s
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,11 +1,27 @@
-"""Options and hypothesis profiles shared by the whole suite."""
+"""Environment, options and hypothesis profiles of the whole suite."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Before NumPy is imported, here or in a process that a test starts: two workers share two cores, and BLAS threads that
+# wait for work would take them from each other.
+for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+# Many tests start a new interpreter, which without bytecode compiles some three thousand modules. Where it may not be
+# written beside the code, it is kept in a folder of its own.
+if sys.dont_write_bytecode:
+    sys.dont_write_bytecode = False
+    sys.pycache_prefix = str(Path(__file__).parents[1] / ".pytest_cache" / "bytecode")
+    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Fixtures that several folders share.
 pytest_plugins = ["tests.crash_fixtures", "tests.data_fixtures", "tests.run_fixtures"]

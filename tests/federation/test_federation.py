@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from accounting import Budget, InvalidParameter, Ledger
 from dpfedvis.data import FederatedData
@@ -39,11 +40,13 @@ def test_threads_do_not_change_a_bit(name, configure, fed):
 
 
 def test_threads_do_not_change_a_bit_of_larger_runs():
-    """Blocks large enough for BLAS to use threads of its own."""
+    """Blocks large enough for BLAS to use threads of its own, of which it gets two."""
     rng = np.random.default_rng(0)
     fed = FederatedData([rng.normal(size=(n, 60)) for n in (700, 500, 900)])
     config = FedDL(landmarks=80, mechanism="gradient", budget=Budget(2.0, 1e-5), rounds=3, bandwidth=0.01)
-    runs = [replace(config, workers=ClientWorkers(count)).run(fed).landmarks for count in (1, 2, 3)]
+    with threadpool_limits(2, user_api="blas"):
+        assert {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"} == {2}
+        runs = [replace(config, workers=ClientWorkers(count)).run(fed).landmarks for count in (1, 2, 3)]
     np.testing.assert_array_equal(runs[0], runs[1])
     np.testing.assert_array_equal(runs[0], runs[2])
 

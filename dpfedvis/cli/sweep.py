@@ -71,7 +71,7 @@ _REPORT = """\
 example:
   dpfedvis sweep report sweep.sqlite --out privacy-utility
 
-The folder gets report.html (one file, opens offline), report.md, points.csv, and the curves as PNG and SVG.
+The folder gets report.html (one file, opens offline), report.md, points.csv, and the curves as SVG.
 """
 
 

@@ -1,26 +1,26 @@
-"""Privacy–utility curves: what a picture shows, and the picture for papers. ε on the x-axis, logarithmic."""
+"""Privacy–utility curves: one panel a score, ε on a logarithmic x-axis."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import get_args
 
 from accounting.events import Trust
 from accounting.rounding import rounded_up
 from dpfedvis.experiments.sweeps.cells import Kind
 from dpfedvis.experiments.sweeps.summary import Context, Estimate, Metric, Point
-from dpfedvis.reporting.figures import plain, save
+from dpfedvis.reporting.drawing import svg
+from dpfedvis.reporting.figures import plain
 from dpfedvis.reporting.palette import Look, paired
 
 _APART = 3.0  # how far beyond the others, as a factor, ε = 0 and ε = ∞ are put
-_BASELINES: dict[Kind, tuple[str, str, str]] = {
-    "central": ("central, no privacy", "dash", "--"),
-    "data-free": ("data-free, ε = 0", "dot", ":"),
+_BASELINES: dict[Kind, tuple[str, str]] = {
+    "central": ("central, no privacy", "--"),
+    "data-free": ("data-free, ε = 0", ":"),
 }
-COLUMNS = 3
+_COLUMNS = 3
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,6 @@ class Axis:
         """Return where an ε is drawn."""
         return self.zero if epsilon == 0 else min(epsilon, self.infinity)
 
-    def shown(self, place: float) -> str:
-        """Return the ε that is drawn there, rounded up."""
-        return {self.zero: "0", self.infinity: "∞"}.get(place) or rounded_up(place)
-
 
 @dataclass(frozen=True)
 class Curves:
@@ -78,17 +74,12 @@ class Curves:
         return [point for point in self.context.runs if point.landmarks_only == self.landmarks_only]
 
     @property
-    def short(self) -> str:
-        """A few words for the axis, where the place is narrow."""
-        return "ε of the landmarks alone" if self.landmarks_only else "ε end to end"
-
-    @property
     def xlabel(self) -> str:
         """Words for the axis."""
         delta = self.context.facts["delta"]
         if self.landmarks_only:
-            return f"{self.short}, δ = {delta:g}; end to end ε = ∞"
-        return f"{self.short}, δ = {delta:g}"
+            return f"ε of the landmarks alone, δ = {delta:g}; end to end ε = ∞"
+        return f"ε end to end, δ = {delta:g}"
 
     def epsilon(self, point: Point) -> float:
         """Return the ε that a point is drawn at."""
@@ -115,9 +106,9 @@ class Curves:
     def limits(self, metric: Metric) -> tuple[float, float]:
         """Return the y-range: all means and their intervals, but no further than the score itself can go."""
         top = math.sqrt(2) if metric.key.startswith("mmd") else 1.0
-        ends = [value for value, _ in baselines(self.context, metric)]
+        ends = [value for value, _, _ in _baselines(self.context, metric)]
         for pairs in self.series(metric).values():
-            _, lows, highs = band(pairs)
+            _, lows, highs = _band(pairs)
             ends += [*lows, *highs]
         low, high = max(min(ends, default=0.0), 0.0), min(max(ends, default=top), top)
         room = 0.05 * (high - low) or 0.05
@@ -143,26 +134,26 @@ class Curves:
         return 0.15 * min(1.0, 4 / max(len(self.names), 1))
 
 
-def draw(curves: Curves, title: str, stem: Path) -> None:
-    """Write the picture as PNG and SVG, with bands for the intervals."""
+def draw(curves: Curves, title: str) -> str:
+    """Return the figure as SVG, with bands for the intervals."""
     from matplotlib.figure import Figure
 
     metrics = curves.context.metrics()
-    rows, axis = math.ceil(len(metrics) / COLUMNS), curves.axis
-    figure = Figure(figsize=(4.2 * COLUMNS, 3.4 * rows + 0.8), layout="constrained")
-    grid = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
+    rows, axis = math.ceil(len(metrics) / _COLUMNS), curves.axis
+    figure = Figure(figsize=(4.2 * _COLUMNS, 3.4 * rows + 0.8), layout="constrained")
+    grid = figure.subplots(rows, _COLUMNS, squeeze=False).ravel()
     for axes, metric in zip(grid, metrics, strict=False):
         for name, pairs in curves.series(metric).items():
             look = curves.looks[name]
             colour = look.light
-            x, low, high = band(pairs)
+            x, low, high = _band(pairs)
             means = [score.mean for _, score in pairs]
             dash = "-" if look.first else "--"
             axes.plot(x, means, dash, color=colour, marker=look.marker, markersize=4, label=plain(name))
             axes.vlines(x, low, high, color=colour, linewidth=1, alpha=0.4)
             if len(x) > 1:
                 axes.fill_between(x, low, high, color=colour, alpha=curves.shade, linewidth=0)
-        for value, (words, _, dash) in baselines(curves.context, metric):
+        for value, words, dash in _baselines(curves.context, metric):
             axes.axhline(value, color="0.45", linestyle=dash, linewidth=1, label=words)
         axes.set_xscale("log")
         axes.set_xticks(list(axis.ticks), list(axis.ticks.values()))
@@ -173,21 +164,21 @@ def draw(curves: Curves, title: str, stem: Path) -> None:
     handles = {label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.suptitle(plain(title))
-    save(figure, stem)
+    return svg(figure)
 
 
 def _but_for_trust(series: str) -> str:
     return ", ".join(part for part in series.split(", ") if part not in get_args(Trust))
 
 
-def band(pairs: list[tuple[float, Estimate]]) -> tuple[list[float], list[float], list[float]]:
+def _band(pairs: list[tuple[float, Estimate]]) -> tuple[list[float], list[float], list[float]]:
     """Places, and both ends of the intervals."""
     ends = [(x, score.mean - (score.half or 0.0), score.mean + (score.half or 0.0)) for x, score in pairs]
     x, low, high = ([each[part] for each in ends] for part in range(3))
     return x, low, high
 
 
-def baselines(context: Context, metric: Metric) -> list[tuple[float, tuple[str, str, str]]]:
-    """Levels to hold curves against: the score, its words, and its dashes for plotly and for matplotlib."""
-    found = [(context.baseline(kind, metric), words) for kind, words in _BASELINES.items()]
-    return [(score.mean, words) for score, words in found if score is not None]
+def _baselines(context: Context, metric: Metric) -> list[tuple[float, str, str]]:
+    """Levels to compare curves with: the score, its name and its dashes."""
+    found = [(context.baseline(kind, metric), name, dash) for kind, (name, dash) in _BASELINES.items()]
+    return [(score.mean, name, dash) for score, name, dash in found if score is not None]

@@ -7,22 +7,20 @@ import io
 import math
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from accounting.rounding import rounded_up
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.experiments.sweeps.choices import Best, against_clients, best, cheapest, composable, pareto, together
 from dpfedvis.experiments.sweeps.figures import Curves, draw
-from dpfedvis.experiments.sweeps.panels import panels
 from dpfedvis.experiments.sweeps.store import Row
-from dpfedvis.experiments.sweeps.summary import Context, Metric, Point, contexts, latest_version
-from dpfedvis.experiments.sweeps.words import AGAINST, HOW, MARKED, NO_LIMIT, PICKED, SHARED, TUNING
+from dpfedvis.experiments.sweeps.summary import CONFIDENCE, Context, Metric, Point, contexts, latest_version
 from dpfedvis.numerics.files import write_text
-from dpfedvis.reporting.blocks import Block, Heading, Paragraph, Picture, Table, html_page, markdown
+from dpfedvis.reporting.rendering import render_html, render_markdown
 from dpfedvis.runs.code_version import CodeVersion, code_version
 
-_OFFLINE = "The page is complete in itself: it loads nothing and sends nothing."
+_TEMPLATE = "sweep.page"
 
 
 class ReportUnusable(DpfedvisError):
@@ -30,7 +28,7 @@ class ReportUnusable(DpfedvisError):
 
 
 def write_report(rows: Sequence[Row], folder: Path, command: str, version: CodeVersion | None = None) -> list[Path]:
-    """Leave report.html, report.md, points.csv and the figures in a folder; return their paths.
+    """Write report.html, report.md, points.csv and the figures into a folder; return their paths.
 
     Parameters
     ----------
@@ -42,138 +40,108 @@ def write_report(rows: Sequence[Row], folder: Path, command: str, version: CodeV
     version : CodeVersion, optional
         Of the running code, which the page names. Rows of other code than the last are marked.
     """
-    version = version or code_version()
-    found = [context for context in contexts(rows, latest_version(rows)) if context.runs]
+    last = latest_version(rows)
+    found = [context for context in contexts(rows, last) if context.runs]
     if not found:
         raise ReportUnusable("the store has no finished run to report on")
+    parts = [_context(number, context) for number, context in enumerate(found, 1)]
+    facts = {
+        "command": command,
+        "confidence": f"{CONFIDENCE:.0%}",
+        "version": version or code_version(),
+        "last": last,
+        "counts": sorted(Counter(row.status for row in rows).items()),
+        "others": list(
+            Counter(str(row.version) for row in rows if row.status == "done" and row.version != last).items()
+        ),
+        "reasons": [
+            [status, str(count), reason]
+            for (status, reason), count in Counter(
+                (row.status, row.error) for row in rows if row.status != "done"
+            ).most_common()
+        ],
+        "contexts": parts,
+        "together": _together(found),
+    }
+    drawings = {each["file"]: each["svg"] for part in parts for each in part["drawings"]}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        blocks, stems = _blocks(rows, found, folder, command, version)
+        for file, text in drawings.items():
+            write_text(folder / file, text)
         write_text(folder / "points.csv", points_csv(found))
-        write_text(folder / "report.md", markdown(blocks))
-        write_text(folder / "report.html", html_page(blocks, f"Made by `{command}`. {_OFFLINE}"))
+        write_text(folder / "report.md", render_markdown(_TEMPLATE, **facts))
+        write_text(folder / "report.html", render_html(_TEMPLATE, **facts))
     except OSError as error:
         raise ReportUnusable(f"{folder} cannot be written to: {error.strerror}") from error
-    names = ["report.html", "report.md", "points.csv", *(f"{stem}.{end}" for stem in stems for end in ("png", "svg"))]
-    return [folder / name for name in names]
+    return [folder / name for name in ("report.html", "report.md", "points.csv", *drawings)]
 
 
-def _blocks(
-    rows: Sequence[Row], found: Sequence[Context], folder: Path, command: str, version: CodeVersion
-) -> tuple[list[Block], list[str]]:
-    blocks: list[Block] = [Heading("Privacy and utility", 1), Paragraph(f"Made by `{command}`."), Paragraph(HOW)]
-    blocks += _state(rows, version)
-    stems = []
-    for number, context in enumerate(found, 1):
-        blocks.append(Heading(context.title))
-        for landmarks_only, ending in ((False, ""), (True, "-landmarks")):
-            curves = Curves(context, landmarks_only)
-            if curves.points:
-                stem = f"curves-{number}{ending}"
-                draw(curves, context.title, folder / stem)
-                caption = f"{context.title}: scores against {curves.xlabel}."
-                blocks.append(Picture(f"{stem}.png", caption, partial(panels, key=stem, curves=curves)))
-                stems.append(stem)
-        blocks += [*_caveats(context), _numbers(context), *_answers(context)]
-    blocks += [Heading("What tuning costs"), *map(Paragraph, TUNING), *_tuning(found)]
-    return blocks, stems
-
-
-def _state(rows: Sequence[Row], version: CodeVersion) -> list[Block]:
-    counts = Counter(row.status for row in rows)
-    words = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    last = latest_version(rows)
-    blocks: list[Block] = [Paragraph(f"Cells in the store: {words}. Made by code {last}; this page by {version}.")]
-    others = Counter(str(row.version) for row in rows if row.status == "done" and row.version != last)
-    if others:
-        listed = ", ".join(f"{name} ({count} {'cell' if count == 1 else 'cells'})" for name, count in others.items())
-        blocks.append(Paragraph(f"Made by other code, and marked with * below: {listed}."))
-    reasons = Counter((row.status, row.error) for row in rows if row.status != "done")
-    if reasons:
-        listed_reasons = [[status, str(count), reason] for (status, reason), count in reasons.most_common()]
-        blocks.append(Table(["", "cells", "why they are not here"], listed_reasons, "Cells without scores"))
-    return blocks
-
-
-def _caveats(context: Context) -> list[Block]:
-    """What a picture does not say by itself."""
-    blocks: list[Block] = []
+def _context(number: int, context: Context) -> dict[str, Any]:
+    """Return what the page shows of a context."""
+    metrics = context.metrics()
+    drawings = []
+    for landmarks_only, ending in ((False, ""), (True, "-landmarks")):
+        curves = Curves(context, landmarks_only)
+        if curves.points:
+            svg = draw(curves, context.title)
+            drawings.append({"file": f"curves-{number}{ending}.svg", "svg": svg, "axis": curves.xlabel})
     finite = [point for point in context.runs if 0 < point.epsilon < math.inf]
     exact = any(point.epsilon == math.inf and not point.landmarks_only for point in context.runs)
-    if finite and exact and context.facts["map"] != "clusters":
-        blocks.append(Paragraph(NO_LIMIT))
-    first = context.metrics()[0]
-    if worse := context.below_data_free(first):
-        blocks.append(
-            Paragraph(f"Worse than a map without any data at every ε here, by {first.name}: {'; '.join(worse)}.")
-        )
+    return {
+        "link": (f"part-{number}", context.title),
+        "drawings": drawings,
+        "metrics": [metric.name for metric in metrics],
+        "has_exact": bool(finite) and exact and context.facts["map"] != "clusters",
+        "worse": context.below_data_free(metrics[0]),
+        **_against(context, finite),
+        "numbers": [
+            [point.name, rounded_up(point.epsilon), "-" if point.in_scope is None else rounded_up(point.in_scope),
+             *(str(point.scores.get(metric.key, "-")) for metric in metrics), str(point.seeds)]
+            for point in context.points
+        ],
+        "best": _best(context, metrics, landmarks_only=False),
+        "best_landmarks": _best(context, metrics, landmarks_only=True),
+        "levels": [
+            [metric.name, f"{'≥' if metric.higher else '≤'} {each.level:g}", _named(each.by_mean), _named(each.by_band)]
+            for metric in metrics
+            for each in cheapest(context, metric)
+        ],
+        "front": [
+            [metric.name, rounded_up(point.epsilon), point.name, _marked(context, point, metric), str(point.seeds)]
+            for metric in metrics
+            for point in pareto(context, metric)
+        ],
+    }  # fmt: skip
+
+
+def _against(context: Context, finite: Sequence[Point]) -> dict[str, Any]:
+    """ε of shared noise against other clients, who know their own shares."""
     clients = context.facts["clients"]
     noisy = [point for point in finite if point.trust == "aggregate" and not point.sampled]
-    shared = sorted({(point.epsilon, point.delta) for point in noisy})
-    if shared and clients is None:
-        blocks.append(Paragraph(SHARED))
-    elif shared and clients > 1:
-        # Of two clients, one other is all others.
-        others = {clients - 1: f"against {clients - 1} together", 1: "against one other client"}
-        names = dict(sorted(others.items()))
-        rows = [[_epsilon(epsilon), *(_epsilon(against_clients(epsilon, delta, clients, each)) for each in names)]
-                for epsilon, delta in shared]  # fmt: skip
-        unique = list({tuple(row): row for row in rows}.values())
-        header = ["ε against the server", *names.values()]
-        blocks += [Paragraph(AGAINST), Table(header, unique, "Shared noise against other clients")]
-    return blocks
-
-
-def _answers(context: Context) -> list[Block]:
-    metrics = context.metrics()
-    blocks: list[Block] = [Heading("Best mechanism at a given ε", 3)]
-    blocks.append(Paragraph(f"By the mean; in brackets those whose intervals meet that of the best. {MARKED} {PICKED}"))
-    blocks.append(_best_table(context, metrics, landmarks_only=False, column="ε end to end"))
-    if any(point.landmarks_only for point in context.runs):
-        blocks.append(Paragraph("The same by the ε of the landmarks alone; end to end all of these have ε = ∞."))
-        blocks.append(_best_table(context, metrics, landmarks_only=True, column="ε of the landmarks"))
-    levels = [
-        [metric.name, f"{'≥' if metric.higher else '≤'} {each.level:g}", _named(each.by_mean), _named(each.by_band)]
-        for metric in metrics
-        for each in cheapest(context, metric)
-    ]
-    if levels:
-        header = ["score", "level", "ε, by the mean", "ε, by the whole interval"]
-        blocks.append(Heading("Cheapest ε for a given utility", 3))
-        blocks.append(Table(header, levels, "Least ε end to end that reaches a level"))
-    front = [
-        [metric.name, _epsilon(point.epsilon), point.name, _marked(context, point, metric), str(point.seeds)]
-        for metric in metrics
-        for point in pareto(context, metric)
-    ]
-    blocks.append(Heading("Pareto front", 3))
-    blocks.append(Paragraph("Nothing in the store has both no larger ε end to end and a better mean."))
-    blocks.append(Table(["score", "ε end to end", "setting", "mean", "n"], front, "Pareto front"))
-    return blocks
-
-
-def _numbers(context: Context) -> Table:
-    """Everything that is drawn, for those who do not see it."""
-    metrics = context.metrics()
+    # Of two clients, one other is all others.
+    others = {} if clients is None else {clients - 1: f"against {clients - 1} together", 1: "against one other client"}
+    names = dict(sorted(others.items()))
     rows = [
-        [point.name, _epsilon(point.epsilon), "-" if point.in_scope is None else _epsilon(point.in_scope),
-         *(str(point.scores.get(metric.key, "-")) for metric in metrics), str(point.seeds)]
-        for point in context.points
-    ]  # fmt: skip
-    header = ["setting", "ε end to end", "ε in the budget's scope", *(metric.name for metric in metrics), "n"]
-    return Table(header, rows, "All numbers as a table", folded=True)
+        tuple(rounded_up(each) for each in (epsilon, *(against_clients(epsilon, delta, clients, k) for k in names)))
+        for epsilon, delta in sorted({(point.epsilon, point.delta) for point in noisy})
+        if clients is not None and clients > 1
+    ]
+    return {
+        "clients_unknown": bool(noisy) and clients is None,
+        "against_head": ["ε against the server", *names.values()],
+        "against": list(dict.fromkeys(rows)),
+    }
 
 
-def _best_table(context: Context, metrics: Sequence[Metric], *, landmarks_only: bool, column: str) -> Table:
+def _best(context: Context, metrics: Sequence[Metric], *, landmarks_only: bool) -> list[list[str]]:
     answers: dict[float, dict[str, Best]] = {}
     for metric in metrics:
         for each in best(context, metric, landmarks_only=landmarks_only):
             answers.setdefault(each.epsilon, {})[metric.key] = each
-    rows = [
-        [_epsilon(epsilon), *(_shown(context, own.get(metric.key), metric) for metric in metrics)]
+    return [
+        [rounded_up(epsilon), *(_shown(context, own.get(metric.key), metric) for metric in metrics)]
         for epsilon, own in sorted(answers.items())
     ]
-    return Table([column, *(metric.name for metric in metrics)], rows, f"Best setting by {column}")
 
 
 def _shown(context: Context, answer: Best | None, metric: Metric) -> str:
@@ -190,14 +158,11 @@ def _marked(context: Context, point: Point, metric: Metric) -> str:
 
 
 def _named(point: Point | None) -> str:
-    return "-" if point is None else f"{_epsilon(point.epsilon)} ({point.name}, n = {point.seeds})"
+    return "-" if point is None else f"{rounded_up(point.epsilon)} ({point.name}, n = {point.seeds})"
 
 
-def _epsilon(value: float) -> str:
-    return rounded_up(value)
-
-
-def _tuning(found: Sequence[Context]) -> list[Block]:
+def _together(found: Sequence[Context]) -> list[list[str]]:
+    """What all runs of each context cost together."""
     kinds = {context.title: composable(context.runs) for context in found}
     # Neighbouring data sets of different kinds have no ε in common.
     if len(kinds) > 1 and len({(context.facts["adjacency"], context.facts["unit"]) for context in found}) == 1:
@@ -208,15 +173,8 @@ def _tuning(found: Sequence[Context]) -> list[Block]:
         if total is not None:
             most, runs = max(point.epsilon for point in tried), sum(point.seeds for point in tried)
             delta = max(point.delta for point in tried)
-            rows.append([title, str(len(tried)), str(runs), _epsilon(most), _epsilon(total), f"{delta:g}"])
-    if not rows:
-        return []
-    words = (
-        "At most what all runs of a kind come to together, had they all been released, without their scores: runs "
-        "compose as Gaussian mechanisms do, μ² adds up. Runs that sample records and runs with ε = ∞ are left out."
-    )
-    header = ["", "settings", "runs", "largest ε of one", "ε of all together", "δ"]
-    return [Paragraph(words), Table(header, rows, "All runs together")]
+            rows.append([title, str(len(tried)), str(runs), rounded_up(most), rounded_up(total), f"{delta:g}"])
+    return rows
 
 
 def points_csv(found: Sequence[Context]) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import base64
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,8 @@ from dpfedvis.experiments.sweeps.figures import Axis, Curves
 from dpfedvis.experiments.sweeps.report import write_report
 from dpfedvis.experiments.sweeps.store import Row
 from dpfedvis.experiments.sweeps.summary import contexts, latest_version
-from dpfedvis.reporting.blocks import Heading, Paragraph, Table, html_page, markdown
 from dpfedvis.runs.code_version import CodeVersion
 from tests.run_fixtures import HERE
-
-
-def figures(page: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(re.search(r'id="figures">(.*?)</script>', page, re.DOTALL)[1])
-    return found
 
 
 def test_what_comes_from_outside_is_escaped(sweep_rows: list[Row], tmp_path: Path) -> None:
@@ -33,24 +26,31 @@ def test_what_comes_from_outside_is_escaped(sweep_rows: list[Row], tmp_path: Pat
     assert page.count("<h2") == 2
 
 
-def test_figures_carry_the_means_and_one_look_a_series(sweep_rows: list[Row], tmp_path: Path) -> None:
-    write_report(sweep_rows, tmp_path, "x", HERE)
-    made = figures((tmp_path / "report.html").read_text())
-    assert set(made) == {"curves-1", "curves-1-nmi", "curves-1-ca_10"}
-    names = [each["name"] for each in made["curves-1"]["series"]]
-    assert names == ["k-means", "gradient", "data-free"]
-    lines = {each["name"]: each for each in made["curves-1-nmi"]["data"] if each["mode"] == "lines+markers"}
-    assert lines["k-means"]["y"] == pytest.approx([0.335, 0.56])
-    for number, name in enumerate(names):
-        look = made["curves-1"]["series"][number]
-        assert lines[name]["legendgroup"] == str(number)
-        assert lines[name]["marker"]["color"] == {"light": look["light"], "dark": look["dark"]}
+def test_the_page_carries_the_drawing_that_markdown_links(sweep_rows: list[Row], tmp_path: Path) -> None:
+    paths = write_report(sweep_rows, tmp_path, "x", HERE)
+    assert sorted(path.name for path in paths) == ["curves-1.svg", "points.csv", "report.html", "report.md"]
+    assert sorted(paths) == sorted(tmp_path.iterdir())
+    drawing = (tmp_path / "curves-1.svg").read_bytes()
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<img") == page.count(base64.b64encode(drawing).decode()) == 1
+    assert "](curves-1.svg)" in (tmp_path / "report.md").read_text()
+    # matplotlib draws text as shapes, and names it in a comment.
+    for text in ("NMI", "CA, 10-NN", "k-means", "gradient", "data-free"):
+        assert f"<!-- {text} -->" in drawing.decode(), text
 
 
-def test_no_epsilon_is_shown_smaller_than_it_is() -> None:
-    values = [0.0, 0.50001, 1 - 1e-12, 2.00049, math.inf]
-    axis = Axis.over(values)
-    assert [axis.shown(axis.place(each)) for each in values] == ["0", "0.5001", "1", "2.001", "∞"]
+def test_curves_carry_the_means_in_the_order_of_epsilon(sweep_rows: list[Row]) -> None:
+    (context,) = contexts(sweep_rows, HERE)
+    curves = Curves(context)
+    assert list(curves.looks) == ["k-means", "gradient", "data-free"]
+    (nmi,) = (metric for metric in context.metrics() if metric.key == "nmi")
+    own = curves.series(nmi)["k-means"]
+    assert [score.mean for _, score in own] == pytest.approx([0.335, 0.56])
+    assert own[0][0] < own[1][0]
+
+
+def test_no_tick_is_smaller_than_its_epsilon() -> None:
+    axis = Axis.over([0.0, 0.50001, 1 - 1e-12, 2.00049, math.inf])
     assert list(axis.ticks.values()) == ["0", "0.501", "1", "2.01", "∞"]
 
 
@@ -120,15 +120,3 @@ def test_only_what_has_one_meaning_is_summed_up(
     rows = [replace(row, settings={**row.settings, name: value}) for row in sweep_rows for value in values]
     write_report(rows, tmp_path, "x", HERE)
     assert ("| all of these |" in (tmp_path / "report.md").read_text()) == summed
-
-
-def test_blocks_are_the_same_page_twice() -> None:
-    blocks = [Heading("Title", 1), Paragraph("By `a <b>`, *well*."), Heading("Part"), Table(["x"], [["1|2"]], "One")]
-    text = html_page(blocks, "end")
-    assert "<code>a &lt;b&gt;</code>, <em>well</em>" in text
-    assert "<caption><span>One</span></caption>" in text
-    assert '<section id="part-1"' in text
-    assert markdown(blocks).endswith("## Part\n\n| x |\n|---|\n| 1\\|2 |\n")
-    folded = Table(["x"], [["1"]], "Long", folded=True)
-    assert "Long" not in markdown([*blocks, folded])
-    assert "<details><summary>Long</summary>" in html_page([*blocks, folded], "end")

@@ -1,4 +1,4 @@
-"""Loading data sets, dealing them to clients, and holding what each client has."""
+"""Data sets: loading, splitting among clients, and the records of each client."""
 
 from dpfedvis.data.catalogue import CATALOGUE
 from dpfedvis.data.errors import (

@@ -1,4 +1,4 @@
-"""The data sets known by name, and where on this machine their files may be."""
+"""The data sets known by name, and the folders where their files may be."""
 
 import os
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class CatalogueEntry:
     file : str or None
         File name in a data folder; None if scikit-learn carries the data.
     openml : int or None
-        OpenML's number of the data set, None if it is not fetched from there.
+        OpenML's number of the data set; None if OpenML does not serve it.
     scale : float
         Raw values are divided by this.
     feature_range : (float, float) or None
-        After scaling; follows from the format.
+        Public range after scaling.
     image_shape : tuple of int or None
     group_size : int or None
-        Rows in a run that belong to one individual.
+        Number of consecutive rows that belong to one individual.
     licence : str
     """
 
@@ -70,7 +70,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             (28, 28),
             "MIT (Zalando SE)",
         ),
-        # OpenML's copy of COIL-20 could not be compared with the original, so it is not fetched.
+        # Not fetched: OpenML's copy of COIL-20 was never compared with the original.
         CatalogueEntry(
             "coil20",
             1440,
@@ -109,7 +109,7 @@ def cache_dir() -> Path:
 
 
 def data_folders() -> list[Path]:
-    """Folders to look in, in order: ``$DPFEDVIS_DATA`` if set, then the cache."""
+    """Folders to search, in order: ``$DPFEDVIS_DATA`` if set, then the cache."""
     own = os.environ.get("DPFEDVIS_DATA", "")
     return ([Path(own).expanduser()] if own else []) + [cache_dir()]
 

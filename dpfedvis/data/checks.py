@@ -1,4 +1,4 @@
-"""Validation and filling of one client's arrays. Nothing here sees two clients at once."""
+"""Checks of one client's arrays, and filling of missing values. No function here sees two clients."""
 
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -8,17 +8,16 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from dpfedvis.data.errors import InvalidData, MissingValues, NotFinite
 
 Missing: TypeAlias = Literal["refuse", "client-mean", "public-value"]
-Matrix: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 
 
 def check_missing(missing: str) -> None:
-    """Refuse an unknown rule for missing values."""
+    """Raise unless `missing` is a known rule for missing values."""
     if missing not in get_args(Missing):
         raise InvalidData(f"missing must be one of {', '.join(get_args(Missing))}, got {missing!r}")
 
 
 def check_bounds(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
-    """Return public feature bounds as floats; a named error unless low < high, both finite."""
+    """Return public feature bounds as floats; raise unless low < high and both are finite."""
     if bounds is None:
         return None
     try:
@@ -31,7 +30,7 @@ def check_bounds(bounds: tuple[float, float] | None) -> tuple[float, float] | No
 
 
 def check_dtype(dtype: DTypeLike) -> "np.dtype[Any]":
-    """Return the dtype, which must be float32 or float64."""
+    """Return the dtype; raise unless it is float32 or float64."""
     found = np.dtype(dtype)
     if found not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise InvalidData(f"dtype must be float32 or float64, got {found}")
@@ -39,7 +38,7 @@ def check_dtype(dtype: DTypeLike) -> "np.dtype[Any]":
 
 
 def read_only(a: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view; the caller's own array keeps its flags."""
+    """Return a read-only view; the caller's array stays writable."""
     view = a.view()
     view.flags.writeable = False
     return view
@@ -63,10 +62,10 @@ def as_matrix(X: ArrayLike, what: str) -> NDArray[Any]:
 
 
 def as_labels(y: ArrayLike, n: int, what: str, noun: str = "labels") -> NDArray[Any]:
-    """Return y as a one-dimensional array of n labels (or other tags) without missing values."""
+    """Return y as an array of n labels (or groups), shape (n,), without missing values."""
     a = np.asarray(y)
     if a.dtype.kind == "O":
-        # Columns of text arrive as objects; anything else in there has no safe order to sort by.
+        # Text columns arrive as objects. Other objects have no safe sort order.
         if not all(isinstance(value, str) for value in a.flat):
             raise InvalidData(f"the {noun} of {what} mix types or hold None; give integers or text")
         a = a.astype(np.str_)
@@ -92,7 +91,7 @@ def clean(
     dtype : numpy.dtype
     missing : {"refuse", "client-mean", "public-value"}
     fill : float
-        The public value, used alone or for a column in which this client has no value at all.
+        Public value; also used for a column in which this client has no value at all.
 
     Returns
     -------
@@ -156,9 +155,9 @@ def row_norms(X: NDArray[Any]) -> NDArray[np.float64]:
 def clip_rows(X: NDArray[Any], tau: float) -> NDArray[Any]:
     """Scale every row of X, shape (n, m), to norm at most tau, never above it by rounding.
 
-    A computed norm of m terms is off by less than (m + 8) eps relatively, and the scaled row by a few
-    roundings, one of them in X's own precision. The target is lowered by both, so that the true norm
-    of what is returned keeps to the bound on which a sensitivity rests. Rows within it stay as they are.
+    A sensitivity relies on this bound. A computed norm of m terms has a relative error below (m + 8) eps, and
+    scaling adds a few roundings, one of them in X's own precision. The target is lowered by both, so the true
+    norm of each returned row is at most tau. Shorter rows are not changed.
     """
     norms = row_norms(X)
     slack = (X.shape[1] + 8) * np.finfo(np.float64).eps
@@ -167,6 +166,6 @@ def clip_rows(X: NDArray[Any], tau: float) -> NDArray[Any]:
         return X
     target = tau * (1 - 2 * slack - 4 * float(np.finfo(X.dtype).eps))
     out = X.copy()
-    # Divide first: the quotient target / norm alone could be too small for a precise float.
+    # Divide first: target / norm alone could be subnormal and lose digits.
     out[over] = X[over] / norms[over, None] * target
     return read_only(out)

@@ -1,4 +1,4 @@
-"""Errors about data: each message names the client, column, count or file that it is about."""
+"""Errors about data. Each message names the client, column, count or file."""
 
 from dpfedvis.errors import DpfedvisError
 
@@ -16,19 +16,19 @@ class NotFinite(InvalidData):
 
 
 class MissingValues(NotFinite):
-    """NaN values, and no rule was chosen for filling them."""
+    """NaN values without a rule for filling them."""
 
 
 class PartitionError(DataError):
-    """A way of dealing records to clients that is unknown or cannot be carried out."""
+    """An unknown or impossible way of splitting records among clients."""
 
 
 class LabelsNeeded(PartitionError):
-    """A partition by class was asked for, and the data have no labels."""
+    """A partition by class needs labels, and the data have none."""
 
 
 class TooManyClients(PartitionError):
-    """More clients than records (or than groups) to deal to them."""
+    """More clients than records (or groups)."""
 
 
 class UnknownDataset(DataError):
@@ -36,7 +36,7 @@ class UnknownDataset(DataError):
 
 
 class DataUnavailable(DataError):
-    """A known data set that is neither on this machine nor to be fetched."""
+    """A known data set that is not on this machine and cannot be fetched."""
 
 
 class UnreadableFile(DataError):
@@ -44,7 +44,7 @@ class UnreadableFile(DataError):
 
 
 class UnknownColumn(UnreadableFile):
-    """A column (or key) was asked for by a name that the file does not have."""
+    """The file has no column (or key) of this name."""
 
 
 class NotNumeric(UnreadableFile):

@@ -28,7 +28,7 @@ DEFAULT_CLIENTS = 10
 
 
 class FederatedData:
-    """Records dealt to clients.
+    """Records split among clients.
 
     Parameters
     ----------
@@ -38,21 +38,20 @@ class FederatedData:
         Default ``client-0``, ``client-1``, ...
     dtype : float32 or float64
     missing : {"refuse", "client-mean", "public-value"}
-        What to do with NaN. ``client-mean`` takes the mean of the same column over the same client's
-        other records: a value learnt from other clients would be a release that no budget accounts for.
-        It does tie a client's records together: replacing one record then changes the filled values
-        of others, so a *record-level* sensitivity no longer holds as stated where `imputed` is not
-        zero. ``public-value`` fills with `fill` and keeps records independent.
+        What to do with NaN. ``client-mean`` takes the column's mean over the same client's records; a value
+        from other clients would be a release outside the budget. Replacing one record then also changes
+        the filled values of others, so no *record-level* sensitivity holds if `imputed` is not zero.
+        ``public-value`` fills with `fill` and keeps records independent.
     fill : float
-        Public value: used by ``public-value``, and by ``client-mean`` for a column in which the client
-        has no value at all. It must not be computed from the data.
+        Used by ``public-value``, and by ``client-mean`` for a column in which the client has no value.
+        It must be public, not computed from the data.
     bounds : (float, float), optional
-        Public range of every feature, such as (0, 1) for pixels. It must not be computed from the data.
+        Public range of every feature, such as (0, 1) for pixels; not computed from the data.
 
     Notes
     -----
-    Arrays are kept as read-only views. An input that already has the right dtype and layout is not
-    copied, so changing it afterwards changes what the client holds.
+    Arrays are kept as read-only views. An input of the right dtype and layout is not copied: changing it
+    later changes the client's records.
     """
 
     def __init__(
@@ -103,21 +102,21 @@ class FederatedData:
         fill: float = 0.0,
         bounds: tuple[float, float] | None = None,
     ) -> Self:
-        """Deal one table of records to clients.
+        """Split one table of records among clients.
 
         Parameters
         ----------
         X : array of shape (n, m)
         y : array of shape (n,), optional
         clients : int, optional
-            Default 10, or the number of groups where they are fewer or with partition ``groups``.
+            Default 10; the number of groups if that is smaller, or for partition ``groups``.
         partition : str
             ``iid``, ``by-class``, ``classes:K``, ``dirichlet:ALPHA`` or ``groups``.
         seed : int or numpy.random.Generator
         groups : array of shape (n,), optional
-            Rows with one value stay together at one client.
+            Rows with the same value stay together at one client.
         dtype, missing, fill, bounds
-            As for `FederatedData`; missing values are filled after dealing.
+            As for `FederatedData`; missing values are filled after the split.
 
         Returns
         -------
@@ -155,10 +154,10 @@ class FederatedData:
         *,
         dtype: DTypeLike = np.float32,
     ) -> Self:
-        """Deal a loaded data set; its groups, if any, stay whole.
+        """Split a loaded data set; its groups, if any, stay whole.
 
-        Missing values are filled by the data set's own rule. Its public value is the middle of the
-        public feature range, or 0 where no range is known.
+        Missing values are filled by the data set's own rule. The public value is the middle of the public
+        feature range, or 0 if there is none.
 
         Parameters
         ----------
@@ -216,12 +215,12 @@ class FederatedData:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """Public range of every feature, if one was declared."""
+        """Public range of every feature, or None."""
         return self._bounds
 
     @property
     def missing(self) -> Missing:
-        """The rule by which missing values were treated."""
+        """The rule for missing values."""
         return self._missing
 
     @property
@@ -232,7 +231,7 @@ class FederatedData:
     def pooled(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """Return all records in one table, for evaluation only.
 
-        No federated code path may call this: nobody in a real federation sees all records.
+        Federated code must not call this: in a real federation nobody sees all records.
 
         Returns
         -------
@@ -249,12 +248,12 @@ class FederatedData:
         Parameters
         ----------
         tau : float
-            A public bound; measured on the data it would leak.
+            Public bound; not computed from the data.
 
         Returns
         -------
         FederatedData
-            Same clients, names, labels and index. Arrays in which no record is too long are shared.
+            Same clients, names, labels and index. Arrays that need no clipping are shared.
         """
         if not (isfinite(tau) and tau > 0):
             raise InvalidData(f"tau must be positive and finite, got {tau}")
@@ -271,12 +270,12 @@ class FederatedData:
         Parameters
         ----------
         function : callable
-            Takes an array of shape (n, m), gives one of shape (n, m'); public, or it would leak.
+            Takes an array of shape (n, m), returns one of shape (n, m'). It must be public.
 
         Returns
         -------
         FederatedData
-            Same clients, names, labels and index; bounds of features are no longer known.
+            Same clients, names, labels and index; no feature bounds.
         """
         made = object.__new__(type(self))
         made._clients = tuple(replace(client, X=read_only(function(client.X))) for client in self._clients)

@@ -1,6 +1,6 @@
-"""Reading tables from files: CSV, NPZ, NPY and Parquet. Pickled content is refused.
+"""Tables in files: CSV, NPZ, NPY and Parquet. Pickled content is refused.
 
-Each reader returns a `RawTable`; none of them scales or fills anything.
+Each reader returns a `RawTable`; no reader scales or fills values.
 """
 
 import csv
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpfedvis.data.errors import InvalidData, MissingDependency, NotNumeric, UnknownColumn, UnreadableFile
 
-# What a missing value looks like in a CSV file, in lower case.
+# Missing values in a CSV file, in lower case.
 MISSING_TOKENS = frozenset({"", "na", "nan", "?"})
 
 
@@ -32,7 +32,7 @@ class RawTable:
 
 
 def read(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
-    """Read a table, by the suffix of its file name."""
+    """Read a table; the file name's suffix selects the format."""
     readers = {".csv": read_csv, ".npz": read_npz, ".npy": read_npy, ".parquet": read_parquet}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -41,7 +41,7 @@ def read(path: Path, label_column: str | None = None, client_column: str | None 
 
 
 def read_csv(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
-    """Read a CSV file with a header row; all columns but the two named ones are features.
+    """Read a CSV file with a header row; all columns except the two named ones are features.
 
     Empty fields, NA, NaN and ? are missing values.
     """
@@ -77,7 +77,7 @@ def read_csv(path: Path, label_column: str | None = None, client_column: str | N
 def _check_header(path: Path, header: list[str]) -> None:
     if not header:
         raise UnreadableFile(f"{path.name} is empty; a header row is needed")
-    # Unnamed columns are often written as 0, 1, 2, ...; any other row of numbers is a record.
+    # Unnamed columns are often numbered 0, 1, 2, ...; any other row of numbers is a record.
     counted = header == [str(i) for i in range(len(header))]
     if not counted and all(_number(name) is not None for name in header):
         raise UnreadableFile(f"{path.name} has no header row: its first line holds numbers only")
@@ -105,7 +105,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _number(text: str) -> float | None:
-    """Return a number or None. Python alone would read the identifier 309_1 as 3091."""
+    """Return a number or None. Plain float() would read the identifier 309_1 as 3091."""
     if "_" in text:
         return None
     try:
@@ -135,9 +135,9 @@ def _append_numbers(
 
 
 def read_npz(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
-    """Read an NPZ file: key X, and the keys y and groups or those named instead."""
+    """Read an NPZ file: key X, and keys y and groups or those named instead."""
     try:
-        # Our own handle: given a path, numpy leaves the file open if its content is broken.
+        # Our own handle: given a path, numpy does not close a broken file.
         with path.open("rb") as stream:
             content = np.load(stream, allow_pickle=False)
             if not isinstance(content, np.lib.npyio.NpzFile):

@@ -1,4 +1,4 @@
-"""`load`: one door to named data sets and to files."""
+"""`load`: named data sets and files."""
 
 import difflib
 import hashlib
@@ -43,8 +43,8 @@ def load(
     """Load a data set by name or from a file.
 
     Names are ``digits`` (carried by scikit-learn), ``mnist``, ``fashion-mnist``, ``coil20`` and
-    ``mice-protein``: looked for in ``$DPFEDVIS_DATA``, then in the cache, then fetched from OpenML.
-    Pixels are scaled to [0, 1]; files of your own are taken as they are.
+    ``mice-protein``: searched in ``$DPFEDVIS_DATA``, then in the cache, then fetched from OpenML.
+    Their pixels are scaled to [0, 1]; your own files are not scaled.
 
     Parameters
     ----------
@@ -53,12 +53,12 @@ def load(
     label_column, client_column : str, optional
         Columns of a CSV or Parquet file, or keys of an NPZ file (default there ``y``, ``groups``).
     missing : {"refuse", "client-mean", "public-value"}
-        ``refuse`` raises if there are NaN values. The others leave them in `Dataset.X` and are
-        carried out by `FederatedData.from_dataset`, at each client.
+        ``refuse`` raises if there are NaN values. Under the other rules `Dataset.X` keeps them, and
+        `FederatedData.from_dataset` fills them at each client.
     download : bool
-        Whether OpenML may be asked.
+        Whether to fetch from OpenML if needed.
     records : int, optional
-        Take only the first so many.
+        Take only this many, from the start.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def _digits() -> tuple[RawTable, _Origin]:
 def _individuals(path: Path) -> NDArray[Any]:
     """Return the mouse of each row: the identifier 309_1 is the first row of mouse 309."""
     table = read(path, client_column="mouse_id")
-    assert table.groups is not None  # read refuses a file without the key
+    assert table.groups is not None  # `read` raises if the key is missing
     return np.array([str(value).rsplit("_", 1)[0] for value in table.groups])
 
 
@@ -170,7 +170,7 @@ def _dataset(
 
 
 def _scaled(raw: NDArray[Any], scale: float) -> NDArray[Any]:
-    """Return a float array: float64 stays, all else becomes float32; pixels are divided by their maximum."""
+    """Return a float array: float64 stays, all else becomes float32; values are divided by `scale`."""
     if scale == 1:
         return raw.astype(raw.dtype if raw.dtype in (np.float32, np.float64) else np.float32, copy=False)
     X = raw.astype(np.float32)
@@ -181,7 +181,7 @@ def _scaled(raw: NDArray[Any], scale: float) -> NDArray[Any]:
 def _codes(
     labels: NDArray[Any] | None, given: tuple[str, ...] | None, name: str
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
-    """Number the classes from 0; labels that are numbers sort as numbers, also where they came as text."""
+    """Number the classes from 0, in order; numbers written as text sort as numbers."""
     if labels is None:
         return None, ()
     if given is not None and labels.dtype.kind in "iu":

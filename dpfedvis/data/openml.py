@@ -1,4 +1,4 @@
-"""Fetching a named data set from OpenML into the cache."""
+"""OpenML: fetching a named data set into the cache."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ TIMEOUT = 60.0
 
 
 def fetch(entry: CatalogueEntry) -> dict[str, NDArray[Any]]:
-    """Fetch the arrays of a data set from OpenML, or say what to do instead.
+    """Fetch the arrays of a data set from OpenML; raise with advice if that fails.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def fetch(entry: CatalogueEntry) -> dict[str, NDArray[Any]]:
 
     try:
         with warnings.catch_warnings(), _socket_timeout(TIMEOUT):
-            warnings.simplefilter("ignore")  # the one retry announces itself as a warning
+            warnings.simplefilter("ignore")  # the one retry warns
             data, target = fetch_openml(
                 data_id=entry.openml,
                 return_X_y=True,
@@ -54,10 +54,10 @@ def fetch(entry: CatalogueEntry) -> dict[str, NDArray[Any]]:
 
 
 def arrange(entry: CatalogueEntry, data: NDArray[Any], target: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Bring what OpenML sends, shapes (n, m) and (n,), into the layout of the data files.
+    """Convert OpenML's arrays, shapes (n, m) and (n,), to the layout of the data files.
 
-    OpenML leaves out the column that names the individual. Its rows come in runs of `group_size` per
-    individual, as in the original; that each run has one class is checked, and refused otherwise.
+    OpenML omits the column that names the individual. As in the original, each individual has `group_size`
+    consecutive rows; raise if such a block has more than one class.
     """
     expected = (entry.records, entry.features)
     names, codes = np.unique(np.asarray(target).astype(np.str_), return_inverse=True)
@@ -79,10 +79,9 @@ def arrange(entry: CatalogueEntry, data: NDArray[Any], target: NDArray[Any]) -> 
 
 
 def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays to an NPZ file that is either complete or absent.
+    """Write an NPZ file atomically: to a temporary name in the same folder, then rename.
 
-    The bytes go to a temporary name in the same folder first, and a rename puts them in place, so a
-    crash or a second process never leaves a half-written file under the real name.
+    Neither a crash nor a second process can produce a half-written file under the real name.
     """
     contents: dict[str, Any] = dict(arrays)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +97,7 @@ def save(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def unavailable(entry: CatalogueEntry, why: str) -> str:
-    """Return the message that says what was tried and what to do."""
+    """Return the error message: what was tried, and what to do."""
     looked = " and ".join(str(folder) for folder in data_folders())
     return (
         f"data set {entry.name!r} was not found in {looked}, and {why}; "
@@ -112,7 +111,7 @@ def _one_line(error: Exception) -> str:
 
 @contextmanager
 def _socket_timeout(seconds: float) -> Iterator[None]:
-    """Limit the wait on a dead line; scikit-learn's own call sets no limit."""
+    """Set a socket timeout; scikit-learn's own call has none."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:

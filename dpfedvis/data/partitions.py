@@ -1,7 +1,7 @@
-"""Ways of dealing n records to P clients.
+"""Partitions: ways of splitting n records among P clients.
 
-Each function returns one sorted array of row numbers per client. Together they hold every row
-exactly once, and no client is left without a record.
+Each function returns one sorted array of row numbers per client. Every row is in exactly one of them, and
+every client has at least one row.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ FORMS = "iid, by-class, classes:K (such as classes:2), dirichlet:ALPHA (such as 
 
 
 def check_clients(n: int, clients: int, what: str = "records") -> None:
-    """Refuse a number of clients that cannot all get something."""
+    """Raise unless each client can get at least one."""
     if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
         raise PartitionError(f"clients must be a whole number of at least 1, got {clients!r}")
     if clients > n:
@@ -31,7 +31,7 @@ def check_clients(n: int, clients: int, what: str = "records") -> None:
 
 
 def iid(n: int, clients: int, rng: np.random.Generator) -> list[Rows]:
-    """Deal at random; sizes differ by at most one.
+    """Split at random; sizes differ by at most one.
 
     Parameters
     ----------
@@ -52,10 +52,9 @@ def iid(n: int, clients: int, rng: np.random.Generator) -> list[Rows]:
 def by_class(y: Labels, clients: int, rng: np.random.Generator) -> list[Rows]:
     """Give each client whole classes.
 
-    With as many clients as classes, client p holds class p (in sorted order). With fewer clients,
-    class c goes to client c mod P, so the numbers of classes differ by at most one. With more
-    clients, each class gets one client and every further client joins the class that then has the
-    most records per client; a shared class is dealt at random among its clients.
+    With as many clients as classes, client p holds class p (in sorted order). With fewer clients, class c
+    goes to client c mod P. With more clients, each class gets one client, and each further client joins the
+    class with the most records per client; a shared class is split at random among its clients.
 
     Parameters
     ----------
@@ -72,8 +71,8 @@ def by_class(y: Labels, clients: int, rng: np.random.Generator) -> list[Rows]:
     members = _members(y)
     if clients <= len(members):
         return [_join(members[p::clients]) for p in range(clients)]
-    # A class with a single record per client has ratio 1, the lowest that occurs, and clients <= n
-    # leaves some class above it: so no class gets more clients than records.
+    # No class gets more clients than records: one with a single record per client has ratio 1, and since
+    # clients <= n some other class has a larger one.
     sharers = np.ones(len(members), dtype=np.int64)
     sizes = np.array([len(rows) for rows in members])
     for _ in range(clients - len(members)):
@@ -88,8 +87,8 @@ def by_class(y: Labels, clients: int, rng: np.random.Generator) -> list[Rows]:
 def classes_per_client(y: Labels, clients: int, rng: np.random.Generator, k: int) -> list[Rows]:
     """Give each client records of exactly k classes.
 
-    The classes, in random order, are dealt round and round, k to a client; the records of a class
-    are dealt at random and evenly among its clients.
+    The classes, in random order, are assigned in a cycle, k to a client. The records of a class are split
+    at random and evenly among its clients.
 
     Parameters
     ----------
@@ -97,8 +96,8 @@ def classes_per_client(y: Labels, clients: int, rng: np.random.Generator, k: int
     clients : int
     rng : numpy.random.Generator
     k : int
-        Classes per client. ``clients * k`` must reach the number of classes, or some class would
-        have no owner, and no class may have more clients than records.
+        Classes per client. ``clients * k`` must be at least the number of classes, and no class may get
+        more clients than it has records.
 
     Returns
     -------
@@ -124,7 +123,7 @@ def classes_per_client(y: Labels, clients: int, rng: np.random.Generator, k: int
     for rows, holders in zip(members, owners, strict=True):
         if len(holders) > len(rows):
             raise PartitionError(
-                f"classes:{k} with {clients} clients deals class {y[rows[0]]} to {len(holders)} clients, "
+                f"classes:{k} with {clients} clients gives class {y[rows[0]]} to {len(holders)} clients, "
                 f"but it has {len(rows)} records; use fewer clients or fewer classes each"
             )
         for p, part in zip(holders, np.array_split(rng.permutation(rows), len(holders)), strict=True):
@@ -133,11 +132,11 @@ def classes_per_client(y: Labels, clients: int, rng: np.random.Generator, k: int
 
 
 def dirichlet(y: Labels, clients: int, rng: np.random.Generator, alpha: float) -> list[Rows]:
-    """Deal each class in shares drawn from a symmetric Dirichlet distribution.
+    """Split each class in shares drawn from a symmetric Dirichlet distribution.
 
-    A small `alpha` gives most of a class to few clients; a large one approaches `iid`. A client
-    that the draw leaves empty is given one random record of the client that then has the most; this
-    is the only departure from the draw, and it matters only when `alpha` or the data are small.
+    A small `alpha` gives most of a class to few clients; a large one approaches `iid`. A client without any
+    record gets a random one from the client with the most. This is the only change to the draw, and it
+    matters only for small `alpha` or little data.
 
     Parameters
     ----------
@@ -171,14 +170,14 @@ def dirichlet(y: Labels, clients: int, rng: np.random.Generator, alpha: float) -
 
 @dataclass(frozen=True)
 class Partition:
-    """A parsed partition: call it to deal records.
+    """A parsed partition: call it to split records.
 
     Attributes
     ----------
     spec : str
         The text it was made from, such as ``"dirichlet:0.5"``.
     deal : callable or None
-        Takes labels, clients and a generator. None for `iid` and `groups`, which read no labels.
+        Takes labels, clients and a generator. None for `iid` and `groups`, which need no labels.
     """
 
     spec: str
@@ -186,11 +185,11 @@ class Partition:
 
     @property
     def by_group(self) -> bool:
-        """Whether each group is a client, so that there is nothing to deal."""
+        """Whether each group is a client."""
         return self.spec == "groups"
 
     def __call__(self, n: int, y: Labels | None, clients: int, rng: np.random.Generator) -> list[Rows]:
-        """Deal n records with labels y (shape (n,) or None) to the clients."""
+        """Split n records with labels y (shape (n,) or None) among the clients."""
         if self.by_group:
             raise PartitionError("partition 'groups' needs a client column (groups), and the data have none")
         if self.deal is None:
@@ -223,7 +222,7 @@ def partition(spec: str) -> Partition:
             case "dirichlet", True:
                 return Partition(spec, partial(dirichlet, alpha=float(argument)))
     except ValueError:
-        pass  # a number that does not parse: say what does, below
+        pass  # the number does not parse: the error below lists the valid forms
     raise PartitionError(f"unknown partition {spec!r}; valid forms: {FORMS}")
 
 
@@ -241,16 +240,16 @@ def _join(parts: list[Rows]) -> Rows:
 def deal_groups(
     groups: NDArray[Any], y: Labels | None, clients: int | None, how: Partition, rng: np.random.Generator
 ) -> tuple[list[Rows], list[str] | None]:
-    """Deal groups as if each were one record, so that no group is split between clients.
+    """Split records by whole groups: no group (one patient, one mouse) is at two clients.
 
     Parameters
     ----------
     groups : array of shape (n,)
         The group of each row.
     y : array of shape (n,) or None
-        A partition by class deals groups by their class, so each group must have only one.
+        For a partition by class, each group must have only one class.
     clients : int or None
-        None means 10, or as many as there are groups where they are fewer or with partition `groups`.
+        None means 10; the number of groups if that is smaller, or for partition `groups`.
     how : Partition
     rng : numpy.random.Generator
 
@@ -258,7 +257,7 @@ def deal_groups(
     -------
     rows : list of P int64 arrays
     names : list of str or None
-        The groups' own names where each client is one group, else None.
+        The groups' names if each client is one group, else None.
     """
     values, first, codes = np.unique(groups, return_index=True, return_inverse=True)
     order = np.argsort(first)  # groups in order of first appearance, as in the file
@@ -278,7 +277,7 @@ def deal_groups(
 
 
 def _group_labels(values: NDArray[Any], codes: NDArray[np.int64], y: Labels, how: Partition) -> Labels:
-    """Return the one label of each group, or refuse."""
+    """Return the one label of each group; raise if a group has several."""
     classes, numbers = np.unique(y, return_inverse=True)
     table = np.zeros((len(values), len(classes)), dtype=np.bool_)
     table[codes, numbers] = True
@@ -286,7 +285,7 @@ def _group_labels(values: NDArray[Any], codes: NDArray[np.int64], y: Labels, how
     if len(several):
         g = several[0]
         raise PartitionError(
-            f"partition {how.spec!r} deals groups by class, but group {values[g]} has "
+            f"partition {how.spec!r} splits groups by class, but group {values[g]} has "
             f"{int(table[g].sum())} classes; use 'iid' or 'groups'"
         )
     labels: Labels = classes[table.argmax(axis=1)]

@@ -18,21 +18,20 @@ class Dataset:
     ----------
     name : str
     X : read-only array of shape (n, m)
-        May hold NaN if `missing` is a rule for filling them: that happens at each client, after the
-        records are dealt.
+        May hold NaN if `missing` is a rule for filling them; each client fills its own.
     y : read-only int64 array of shape (n,) or None
         Class numbers, which index `class_names`.
     class_names : tuple of str
         Empty without labels.
     groups : read-only array of shape (n,) or None
-        The client column: rows with one value belong together (one mouse, one hospital).
+        The client column: rows with the same value belong together (one mouse, one hospital).
     feature_range : (float, float) or None
-        Bounds that follow from the format alone, such as (0, 1) for pixels; never measured.
+        Bounds that follow from the format, such as (0, 1) for pixels; never measured.
     image_shape : tuple of int or None
     source : str
         Where it was read from.
     sha256 : str
-        Of the file, or of the bytes of X where there is no file.
+        Of the file, or of the bytes of X if there is no file.
     missing : {"refuse", "client-mean", "public-value"}
     licence : str
         As far as known.
@@ -64,9 +63,9 @@ class ClientRecords:
     name : str
     X : read-only array of shape (n_p, m)
     y : read-only array of shape (n_p,) or None
-        For evaluation only; no mechanism reads it.
+        For evaluation, and for a density by class.
     imputed : int
-        Number of values of X that were missing and filled in.
+        Number of missing values of X that were filled in.
     """
 
     name: str
@@ -80,21 +79,21 @@ class ClientRecords:
 
 @dataclass(frozen=True, eq=False)
 class RecordIndex:
-    """Where each record sits.
+    """Where each record is.
 
     Attributes
     ----------
     slices : tuple of slice
         Client p's part of the pooled order (client 0's records, then client 1's, ...).
     rows : read-only int64 array of shape (n,)
-        Original row number of each record in pooled order. Counts up if nothing was dealt.
+        Original row number of each record in pooled order.
     """
 
     slices: tuple[slice, ...]
     rows: NDArray[np.int64]
 
     def restore(self, values: ArrayLike) -> NDArray[Any]:
-        """Put a result in pooled order, shape (n, ...), back in the original order."""
+        """Return a result in pooled order, shape (n, ...), in the original order of the rows."""
         pooled = np.asarray(values)
         if pooled.ndim < 1 or len(pooled) != len(self.rows):
             raise InvalidData(f"expected {len(self.rows)} values in pooled order, got shape {pooled.shape}")

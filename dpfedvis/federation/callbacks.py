@@ -62,29 +62,6 @@ def _bar(total: int, unit: str, **settings: Any) -> Any:
 
 
 @dataclass
-class EarlyStop:
-    """Stop when the landmarks have moved by less than `tolerance`, root mean square, in `patience` rounds on end.
-
-    A run that stops early spends less than its budget. The rule looks at the server's own steps, so that it costs
-    nothing.
-    """
-
-    tolerance: float
-    patience: int = 3
-    _quiet: int = field(default=0, repr=False)
-
-    def __post_init__(self) -> None:
-        checks.positive("tolerance", self.tolerance)
-        checks.count("patience", self.patience)
-
-    def __call__(self, done: Round, landmarks: Array) -> bool:
-        """Return whether to stop."""
-        small = done.step <= self.tolerance * float(landmarks.size) ** 0.5
-        self._quiet = self._quiet + 1 if small else 0
-        return self._quiet >= self.patience
-
-
-@dataclass
 class KeepLandmarks:
     """Keep a copy of Y after every `every` rounds, in `kept` by round."""
 

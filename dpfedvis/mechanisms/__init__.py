@@ -1,4 +1,4 @@
-"""Mechanisms: what leaves a client in FedDL, and what protects it. One file each; `MECHANISMS` knows them by name."""
+"""Mechanisms: what a client uploads, and how far one record can move it. One file each, by name in `MECHANISMS`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 
 
 def mechanism(choice: str | Mechanism) -> Mechanism:
-    """Return a mechanism: itself, or the one of this short name with its default settings."""
+    """Return the mechanism of this short name, with default settings; a mechanism is returned as it is."""
     if isinstance(choice, str):
         return MECHANISMS[checks.one_of("mechanism", choice, MECHANISMS)]()
     if isinstance(choice, type) or not hasattr(choice, "message"):

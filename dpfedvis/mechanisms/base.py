@@ -1,8 +1,8 @@
 """The protocol of all mechanisms.
 
-A mechanism says what a client clips at home, what it uploads, how far one record can move that, and what the server
-does with the average of the uploads. It draws no noise and does no accounting: both are done in one place for all of
-them (`dpfedvis.federation.client`), from the sensitivity that it states.
+A mechanism defines how a client clips its records, what it uploads, how far one record can move that (the
+sensitivity), and what the server does with the average upload. It draws no noise and does no accounting:
+`dpfedvis.federation.client` does both for all mechanisms, from the sensitivity.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Protection = Literal["upload", "home", "none"]
 
 @dataclass(frozen=True)
 class PreparedRecords:
-    """Records at a client, ready for use: prepared by the mechanism, and sampled if the round samples.
+    """Records at a client after the mechanism's `prepare`, and after sampling if the round samples.
 
     Parameters
     ----------
     records : array of shape (n_p, m)
     denominator : float
-        Public number that means are divided by: n_p, or q·n̄ under sampling.
+        Public number that sums are divided by: n_p, or q·n̄ with sampling.
     workspace : Workspace
-        Memory reused from round to round.
+        Memory reused in every round.
     squared_norms : array of shape (n_p,)
     """
 
@@ -43,24 +43,24 @@ class PreparedRecords:
 
     @classmethod
     def of(cls, records: Array, denominator: float) -> PreparedRecords:
-        """Return records with their norms and fresh memory."""
+        """Return records with their norms and a new workspace."""
         return cls(records, denominator, Workspace(), squared_norms(records, "records"))
 
     def sample(self, rate: float, generator: np.random.Generator) -> PreparedRecords:
-        """Return a Poisson sample: each record with probability `rate`; the denominator stays as it is."""
+        """Return a Poisson sample: each record with probability `rate`; same denominator."""
         chosen = generator.random(len(self.records)) < rate
         return replace(self, records=self.records[chosen], squared_norms=self.squared_norms[chosen])
 
 
 @dataclass(frozen=True)
 class Message:
-    """What a client would upload, before noise.
+    """A client's upload before noise.
 
     Parameters
     ----------
     values : array
     nominal_sigma : float, optional
-        Scale of noise that is in `values` already and depends on the data, so that it protects nothing provably.
+        Scale of noise already in `values` that depends on the data, and so has no guarantee.
     """
 
     values: Array
@@ -69,14 +69,14 @@ class Message:
 
 @dataclass(frozen=True)
 class Update:
-    """What the server makes of an average.
+    """The server's update from an average upload.
 
     Parameters
     ----------
     landmarks : array of shape (n_y, m)
         The next Y.
     gradient : array of shape (n_y, m), optional
-        What the average says of ∇F at the Y before, if it says anything; for the trace.
+        Estimate of ∇F at the previous Y, if the average gives one; for the trace.
     """
 
     landmarks: Array
@@ -84,7 +84,7 @@ class Update:
 
 
 class Mechanism(Protocol):
-    """The plug-in point of FedDL; `BaseMechanism` has defaults for most of it.
+    """Protocol of a mechanism; `BaseMechanism` has defaults for most of it.
 
     Attributes
     ----------
@@ -94,12 +94,12 @@ class Mechanism(Protocol):
         Name of the upload, as in the ledger.
     trust : {"local", "aggregate", "central"}
     protection : {"upload", "home", "none"}
-        Where the noise goes: on every upload; on the records at home, once, so that all uploads are post-processing; or
-        nowhere that counts, and then every upload is logged as unprotected, for the reason `why`.
+        Where noise is added: to every upload; to the records once, at the client (all uploads are then
+        post-processing); or nowhere. Without protection each upload is logged as unprotected, with the reason `why`.
     stage : str
-        The part of a run that it belongs to, as in the ledger.
+        Stage of the run, as in the ledger.
     local_steps : bool
-        Whether clients take steps of their own before they upload.
+        Whether clients take local steps before they upload.
     """
 
     @property
@@ -128,16 +128,16 @@ class Mechanism(Protocol):
         """Public set that Y must stay in for the sensitivity to hold."""
 
     def uploads(self, rounds: int) -> int:
-        """How many uploads a client makes in a run of so many rounds."""
+        """Number of uploads of a client in a run of this many rounds."""
 
     def shape(self, public: PublicParameters) -> tuple[int, ...]:
         """Shape of one upload."""
 
     def sensitivity(self, public: PublicParameters, records: float) -> float | None:
-        """L2 sensitivity of what is protected, for a client with this denominator; None without protection."""
+        """L2 sensitivity of the protected quantity for a client with this denominator; None without protection."""
 
     def prepare(self, records: Array) -> Array:
-        """Clip the records at home, to public bounds."""
+        """Clip the records, shape (n_p, m), to public bounds; done at the client."""
 
     def message(
         self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
@@ -145,12 +145,20 @@ class Mechanism(Protocol):
         """Compute the upload from prepared records and the server's Y."""
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
-        """Server side: the next Y from the weighted average of the uploads."""
+        """Return the next Y, from the weighted average of the uploads; done at the server."""
 
 
 @dataclass(frozen=True)
 class BaseMechanism:
-    """Defaults: nothing clipped, one upload of the shape of Y in each round, noise on every upload."""
+    """Defaults: no clipping, one upload of Y's shape in each round, noise on every upload.
+
+    Parameters
+    ----------
+    trust : {"local", "aggregate", "central"}
+        Trust model: what the server sees of the clients. ``local``: each upload, with its own
+        noise. ``aggregate``: only the sum; each client adds a share of the noise. ``central``: the exact sum, to which
+        a trusted server adds the noise.
+    """
 
     trust: Trust = "local"
 
@@ -177,5 +185,5 @@ class BaseMechanism:
         return public.landmarks, public.features
 
     def prepare(self, records: Array) -> Array:
-        """Leave the records as they are."""
+        """Return the records unchanged."""
         return records

@@ -1,4 +1,4 @@
-"""Clipped gradient perturbation: each record's part of the gradient is clipped, then noise is added."""
+"""Clipped gradient perturbation: each record's part of the gradient is clipped, then noise is added (DP-SGD)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from dpfedvis.numerics.mmd import clipped_data_gradient, max_clip
 
 @dataclass(frozen=True)
 class ClippedGradientPerturbation(GradientUpload):
-    """Noise on a gradient whose parts are clipped record by record, as in DP-SGD.
+    """Noise on a gradient clipped record by record, as in DP-SGD.
 
     Parameters
     ----------
     trust : {"local", "aggregate", "central"}
+        Trust model: what the server sees of the clients.
     clip : float
-        Clipping norm as a fraction of the largest that can occur, √(n_y/(2eγ)): 1 clips nothing.
+        Clipping norm as a fraction of the largest possible norm. That is √(n_y/(2eγ)); 1 clips nothing.
     """
 
     clip: float = 0.5
@@ -34,7 +35,7 @@ class ClippedGradientPerturbation(GradientUpload):
         checks.rate("clip", self.clip)
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
-        """Δ of the clipped gradient."""
+        """Δ of the clipped gradient (`accounting.sensitivity.clipped_gradient`)."""
         return sensitivity.clipped_gradient(
             gamma=public.kernel.gammas,
             records=records,

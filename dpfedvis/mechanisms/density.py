@@ -17,14 +17,16 @@ from dpfedvis.numerics.kernels import Array
 
 @dataclass(frozen=True)
 class GridCounts(ScaleRelease):
-    """One release of the share of records in each cell, and of each class.
+    """One release of the share of records in each cell, by class if there are classes.
 
-    What a client passes in as records are cell numbers, shape (n_p, 1): where it has placed its own records.
+    The "records" of this release are cell numbers, shape (n_p, 1): where the client placed its own records.
 
     Parameters
     ----------
+    trust : {"local", "aggregate", "central"}
+        Trust model: what the server sees of the clients.
     cells : int
-        Number of cells in all, over all classes.
+        Total number of cells, of all classes.
     """
 
     cells: int = 1
@@ -41,12 +43,15 @@ class GridCounts(ScaleRelease):
         return (self.cells,)
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
-        """√2/n_p, or 1/n_p under add-remove."""
+        """√2/n_p, or 1/n_p under add-remove.
+
+        Proof. A record adds 1/n_p to one cell. Replacing it changes two cells by 1/n_p each at most.
+        """
         return sensitivity.histogram(adjacency=public.adjacency) / records
 
     def message(
         self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
     ) -> Message:
-        """Count."""
+        """Count the records in each cell."""
         numbers = local.records[:, 0].astype(np.int64)
         return Message(np.bincount(numbers, minlength=self.cells).astype(np.float64) / local.denominator)

@@ -22,7 +22,7 @@ from dpfedvis.numerics.projections import Everywhere, Projection, SpectralBall, 
 class GradientUpload(BaseMechanism):
     """Upload of the data's part of ∇f_p(Y) (Eq. 9; Alg. 1 l. 11, "resp.").
 
-    The part in Y alone is known to the server, which adds it exactly, so that it carries no noise.
+    The server knows the part in Y alone and adds it exactly, without noise.
     """
 
     what: ClassVar[str] = "gradient"
@@ -50,17 +50,22 @@ class GradientUpload(BaseMechanism):
 
 @dataclass(frozen=True)
 class GradientPerturbation(GradientUpload):
-    """Noise on the gradient.
+    """Gaussian noise on the gradient.
 
     Parameters
     ----------
     trust : {"local", "aggregate", "central"}
+        Trust model: what the server sees of the clients.
     bound : {"tight", "theorem"}
-        Sensitivity to calibrate to. ``"tight"`` needs no bound on the data. ``"theorem"`` is Thm 6 of the paper, whose
-        constants are enforced so that the claim is true: records are clipped to `tau_x`, landmarks to norm
-        `upsilon` − `tau_x` (then ‖x − y‖ ≤ Υ) and Y to spectral norm `tau_y`.
-    tau_x, tau_y, upsilon : float, optional
-        Public constants of Thm 6.
+        Sensitivity to calibrate to. ``"tight"`` needs no bound on the data. ``"theorem"`` is Thm 6 of the paper; its
+        constants are enforced: records are clipped to `tau_x`, landmarks to norm `upsilon` − `tau_x` (so
+        ‖x − y‖ ≤ Υ) and Y to spectral norm `tau_y`.
+    tau_x : float, optional
+        Public bound on the norm of a record, for Thm 6.
+    tau_y : float, optional
+        Public bound on the spectral norm of Y, for Thm 6.
+    upsilon : float, optional
+        Public bound on the distance of a record and a landmark, for Thm 6.
     """
 
     bound: Bound = "tight"
@@ -79,7 +84,9 @@ class GradientPerturbation(GradientUpload):
                     raise InvalidParameter(name, value, 'given with bound="theorem"')
                 checks.positive(name, value)
             if self.tau_x is not None and self.upsilon is not None and self.upsilon <= self.tau_x:
-                raise InvalidParameter("upsilon", self.upsilon, f"above tau_x = {self.tau_x}, to leave room for Y")
+                raise InvalidParameter(
+                    "upsilon", self.upsilon, f"above tau_x = {self.tau_x}: landmarks get norm upsilon − tau_x"
+                )
 
     @property
     def projection(self) -> Projection:
@@ -89,11 +96,11 @@ class GradientPerturbation(GradientUpload):
         return SpectralBall(self.upsilon - self.tau_x, self.tau_y)
 
     def prepare(self, records: Array) -> Array:
-        """Clip the records to τ_X, if there is one."""
+        """Clip the records to τ_X, if given."""
         return records if self.tau_x is None else clip_norms(records, self.tau_x)
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
-        """Δ of the gradient."""
+        """Δ of the gradient (`accounting.sensitivity.gradient`)."""
         return sensitivity.gradient(
             gamma=public.kernel.gammas,
             records=records,

@@ -1,4 +1,4 @@
-"""Input perturbation (Thm 4): noise on the records themselves, once; all that is computed later is post-processing."""
+"""Input perturbation (Thm 4): noise on the records, once, at the client; all uploads are post-processing."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from dpfedvis.numerics.projections import clip_norms
 
 @dataclass(frozen=True)
 class InputPerturbation(GradientUpload):
-    """Records clipped to τ_X and perturbed at home; exact gradients of the perturbed records.
+    """Records clipped to τ_X and perturbed at the client; exact gradients of the perturbed records.
 
     Parameters
     ----------
+    trust : {"local"}
+        Trust model: always local, since the noise is on the records.
     tau_x : float
         Public bound on the norm of a record.
     """
@@ -32,12 +34,12 @@ class InputPerturbation(GradientUpload):
         super().__post_init__()
         checks.positive("tau_x", self.tau_x)
         if self.trust != "local":
-            raise InvalidParameter("trust", self.trust, "local: the noise is added at home")
+            raise InvalidParameter("trust", self.trust, "local: the noise is on the records")
 
     def prepare(self, records: Array) -> Array:
         """Clip to τ_X."""
         return clip_norms(records, self.tau_x)
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
-        """2τ_X: how far replacing a record moves the records."""
+        """2τ_X, for replacing one record."""
         return sensitivity.input(tau_x=self.tau_x, adjacency=public.adjacency)

@@ -1,4 +1,4 @@
-"""Federated k-means: noisy sums and counts of each landmark's records, a few times over."""
+"""Federated k-means: a few uploads of noisy sums and counts of each landmark's records."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ from dpfedvis.numerics.kernels import Array, block_rows, squared_distances
 from dpfedvis.numerics.optimisers import Optimiser
 from dpfedvis.numerics.projections import clip_norms
 
-# A landmark with less than this share of an equal part of the records is taken for empty: its count is mostly noise.
+# A landmark with less than this fraction of an equal share of the records counts as empty: its count is mostly noise.
 EMPTY = 0.25
 
 
 @dataclass(frozen=True)
 class KMeans(BaseMechanism):
-    """Lloyd's algorithm on noisy sums: each landmark moves to the mean of the records that are nearest to it.
+    """Lloyd's algorithm on noisy sums: each landmark moves to the mean of its nearest records.
 
-    What is summed is a record's *offset* from its landmark, clipped to the radius R = reach/√(2γ): offsets are much
-    shorter than records, so that less noise covers them. With γ one over a typical squared distance of two records,
-    1/√(2γ) is a typical distance of a record from the mean.
+    Clients sum each record's *offset* from its landmark, clipped to the radius R = reach/√(2γ). Offsets are much
+    shorter than records, so they need less noise. With γ one over a typical squared distance of two records, 1/√(2γ)
+    is a typical distance of a record from the mean.
 
-    The server knows how much noise there is, and takes as much of each step as is not noise (`kept`).
+    The server knows the noise level and shrinks each step accordingly (`kept`).
 
     Parameters
     ----------
     trust : {"local", "aggregate", "central"}
+        Trust model: what the server sees of the clients.
     sweeps : int
-        Uploads, whatever the number of rounds beyond it.
+        Number of uploads; fewer if there are fewer rounds.
     reach : float
+        Clipping radius of a record's offset, in units of 1/√(2γ).
     """
 
     sweeps: int = 12
@@ -48,7 +50,7 @@ class KMeans(BaseMechanism):
         checks.positive("reach", self.reach)
 
     def uploads(self, rounds: int) -> int:
-        """`sweeps`, or all rounds where they are fewer."""
+        """`sweeps`, or the number of rounds if smaller."""
         return min(rounds, self.sweeps)
 
     def shape(self, public: PublicParameters) -> tuple[int, ...]:
@@ -62,7 +64,7 @@ class KMeans(BaseMechanism):
     def message(
         self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
     ) -> Message:
-        """Sum offsets and count, in blocks; one product with the 0-1 matrix of assignments does the summing."""
+        """Sum offsets and count records, in blocks, by products with the 0-1 matrix of assignments."""
         radius, total = self._radius(public), np.zeros((len(Y), Y.shape[1] + 1))
         rows = block_rows(len(local.records), len(Y), Y.dtype.itemsize)
         for start in range(0, len(local.records), rows):
@@ -76,7 +78,7 @@ class KMeans(BaseMechanism):
         return Message((total / local.denominator).astype(Y.dtype, copy=False))
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
-        """Move each landmark to its mean, and an empty one beside the fullest, to share its records."""
+        """Move each landmark to its mean, and each empty one next to a full one, to share its records."""
         radius, counts = self._radius(public), average[:, -1]
         least = EMPTY / len(Y)
         shares = np.maximum(counts, least)
@@ -87,7 +89,7 @@ class KMeans(BaseMechanism):
         moved[empty] = Y[empty]
         full = np.argsort(-counts, kind="stable")[: len(Y) - len(empty)]
         if len(full) and len(empty):
-            # Public random directions: what matters is that two landmarks at one place do not stay there.
+            # Public random directions: two landmarks at one place must not stay together.
             generator = np.random.default_rng([public.public_seed, 0x6B6D])
             beside = generator.standard_normal((len(empty), Y.shape[1])) * (radius / (2 * math.sqrt(Y.shape[1])))
             moved[empty] = moved[full[np.arange(len(empty)) % len(full)]] + beside
@@ -98,12 +100,12 @@ class KMeans(BaseMechanism):
 
 
 def kept(steps: Array, noise: Array) -> Array:
-    """Return the part of each step to take, in [0, 1], shape (k, d): Wiener's filter with the signal estimated.
+    """Return the fraction of each step to take, in [0, 1], shape (k, d): a Wiener filter with estimated signal.
 
-    Take steps for Gaussians of mean 0 and variance s_j², a feature's own, plus noise of standard deviation `noise`_i.
-    The mean of a step given what is seen is then s_j²/(s_j² + noise_i²) of it, and s_j² is estimated as what the
-    weighted mean square of the steps has beyond the noise. As the landmarks settle steps become small, s_j² falls, and
-    the noise of the last sweeps is not added to them. It is post-processing.
+    Model: a step is Gaussian with mean 0 and variance s_j² (one per feature), plus noise of standard deviation
+    `noise`_i. Its conditional mean is s_j²/(s_j² + noise_i²) times what is seen. s_j² is estimated as the weighted mean
+    square of the steps minus that of the noise. As the landmarks settle, s_j² falls, and the last sweeps add little
+    noise. This is post-processing.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Mean embedding: one noisy upload for each client, to which the server fits any number of landmarks for free."""
+"""Mean embedding: one noisy upload per client; fitting landmarks to it is post-processing."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from dpfedvis.numerics.random_features import RandomFeatures
 
 @dataclass(frozen=True)
 class MeanEmbedding(BaseMechanism):
-    """The mean of random Fourier features, once; the biased MMD between it and the landmarks is then minimised by Adam.
+    """One upload: the mean of random Fourier features. The server then minimises the biased MMD to it by Adam.
 
     Parameters
     ----------
     trust : {"local", "aggregate", "central"}
+        Trust model: what the server sees of the clients.
     frequencies : int
-        K: an upload has 2K values. More follow the kernel closer and carry more noise in all.
+        Number K of random frequencies. An upload has 2K values; more follow the kernel closer and carry more noise.
     steps : int
-        Steps of the server's fit.
+        Number of Adam steps of the server's fit.
     """
 
     frequencies: int = 1000
@@ -39,7 +40,7 @@ class MeanEmbedding(BaseMechanism):
         checks.count("steps", self.steps)
 
     def uploads(self, rounds: int) -> int:
-        """One, whatever the number of rounds."""
+        """One, for any number of rounds."""
         return 1
 
     def shape(self, public: PublicParameters) -> tuple[int, ...]:
@@ -58,9 +59,9 @@ class MeanEmbedding(BaseMechanism):
         return Message((total / local.denominator).astype(Y.dtype, copy=False))
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
-        """Fit Y to the average embedding, from the Y at hand, with steps that shrink to nothing."""
+        """Fit Y to the average embedding, from the current Y, with step sizes that fall to 0."""
         features = self._features(public)
-        # Natural length of the kernel, spread over the coordinates.
+        # Length scale of the kernel, per coordinate.
         length = 1 / np.sqrt(2 * public.kernel.mean_gamma * public.features)
         adam, dtype = Adam(step_size=1.0), Y.dtype
         for step in range(self.steps):

@@ -1,4 +1,4 @@
-"""The public facts of a run: what server and clients agree on before any record is touched."""
+"""Public parameters of a run: server and clients agree on them before any record is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpfedvis.numerics.mmd import Estimator, smoothness
 
 @dataclass(frozen=True)
 class PublicParameters:
-    """What everyone knows.
+    """What everyone knows about a run.
 
     Parameters
     ----------
@@ -28,9 +28,9 @@ class PublicParameters:
     sampling_rate : float, optional
         Poisson sampling rate q of the records in each round.
     noise : float
-        Standard deviation of the noise in each value of the average that the server gets; it follows from the plan.
+        Standard deviation of the noise in each value of the server's average; follows from the noise plan.
     public_seed : int
-        For randomness that everybody may know, such as the frequencies of random features.
+        For public randomness, such as the frequencies of random features.
     """
 
     kernel: Kernel

@@ -1,4 +1,4 @@
-"""The published experiments as their code ran them, for reproduction only; nothing in it is protected."""
+"""The published experiments as their code ran them. For reproduction only: no protection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpfedvis.numerics.optimisers import Optimiser
 
 
 class _LandmarkTerms:
-    """The terms in Y alone. They are the same for all clients of a round, and cost more than a batch."""
+    """The terms in Y alone: the same for all clients of a round, and more expensive than a batch."""
 
     def __init__(self, Y: Array) -> None:
         self.Y = Y
@@ -38,7 +38,7 @@ _kept = threading.local()
 
 
 def _landmarks(Y: Array) -> _LandmarkTerms:
-    """Return the terms in Y, kept from one client to the next while Y is the same object."""
+    """Return the terms in Y, cached while Y is the same object."""
     if getattr(_kept, "last", None) is None or _kept.last.Y is not Y:
         _kept.last = _LandmarkTerms(Y)
     last: _LandmarkTerms = _kept.last
@@ -49,15 +49,17 @@ def _landmarks(Y: Array) -> _LandmarkTerms:
 class PublishedFedDL(BaseMechanism):
     """Gradient of the *largest* biased MMD over the bandwidths, on one batch, with or without the "+" noise.
 
-    Which bandwidth wins depends on the data, and no sensitivity covers a change of winner: that is why every other
-    mechanism uses the mean kernel. With `beta` the scale of the noise depends on the data as well (`HeuristicNoise`).
+    Which bandwidth is largest depends on the data, and no sensitivity covers a change of it; so all other mechanisms
+    use the mean kernel. With `beta` the noise scale depends on the data too (`HeuristicNoise`).
 
     Parameters
     ----------
+    trust : {"local"}
+        Trust model: always local, since there is no noise to share.
     batch : int
-        Records drawn, without replacement, in each round.
+        Records drawn in each round, without replacement.
     beta : float
-        β of the "+" noise; 0 for none.
+        β of the paper's "+" noise; 0 for none.
     """
 
     batch: int = 256
@@ -73,7 +75,7 @@ class PublishedFedDL(BaseMechanism):
         checks.nonnegative("beta", self.beta)
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
-        """Δ by which the noise is priced: the tight one of the largest γ and a batch, no amplification."""
+        """Δ for the nominal ε: the tight one for the largest γ and one batch, without amplification."""
         return sensitivity.gradient(
             gamma=max(public.kernel.gammas),
             records=min(records, self.batch),
@@ -84,7 +86,7 @@ class PublishedFedDL(BaseMechanism):
     def message(
         self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
     ) -> Message:
-        """Compute the gradient of the winner."""
+        """Compute the gradient of the largest MMD."""
         X = local.records[generator.permutation(len(local.records))[: self.batch]]
         to_records, within, landmarks = squared_distances(X, Y), squared_distances(X, X), _landmarks(Y)
 

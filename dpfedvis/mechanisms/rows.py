@@ -1,7 +1,7 @@
-"""Rows: what a client releases of each of its records once the landmarks are known.
+"""Rows: one vector per record, released once the landmarks are known.
 
-Exact rows are the data (`attacks.reconstruct_from_distances`), so that an exact release is unprotected unless the
-records themselves were perturbed. Noisy rows are a local-DP release of one vector for each record.
+Exact rows determine the records (`attacks.reconstruct_from_distances`), so their release is unprotected unless the
+records were perturbed. Noisy rows are a local-DP release of one vector per record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BLOCK_ROWS = 2048
 
 
 class Rows(Protocol):
-    """The plug-in point: a vector for each record, from the record and the landmarks alone."""
+    """Protocol: a vector for each record, computed from that record and the landmarks alone."""
 
     @property
     def what(self) -> str:
@@ -47,7 +47,7 @@ class DistanceRows:
         return len(Y)
 
     def of(self, X: Array, Y: Array) -> Array:
-        """Compute D(X, Y) in float64, where squaring it again must not lose anything."""
+        """Compute D(X, Y) in float64: squaring it later must not lose digits."""
         return np.concatenate([np.sqrt(squared_distances(x, Y.astype(np.float64))) for x in _blocks(X)])
 
     def sensitivity(self, tau_x: float, landmarks: int, adjacency: Adjacency) -> float:
@@ -59,14 +59,14 @@ class DistanceRows:
 class GramRows:
     """Coordinates in the landmarks' affine span: fewer numbers than distances, and a smaller sensitivity.
 
-    The client projects at home: with Y − ȳ = U S Vᵀ the coordinates of x are (x − ȳ) V. They are those of
-    `dpfedvis.numerics.distances.GramFrame`, without the detour over squared distances.
+    With Y − ȳ = U S Vᵀ the coordinates of x are (x − ȳ) V, the same as in `dpfedvis.numerics.distances.GramFrame` but
+    computed by the client without squared distances.
 
     Parameters
     ----------
     noise : float
-        Standard deviation of the noise to come. Directions in which the landmarks spread less than that, s²/n_y <
-        noise², carry more noise than signal and are left out.
+        Standard deviation of the noise that will be added. Directions in which the landmarks spread less,
+        s²/n_y < noise², would have more noise than signal and are dropped.
     """
 
     noise: float = 0.0

@@ -1,7 +1,7 @@
-"""Scale of the data: the kernel's bandwidth and the place to start from, without a leak that nobody counts.
+"""Scale of the data: releases that give the kernel's bandwidth and the starting point.
 
-A bandwidth may be given, or follow from public feature bounds. Taken from the data it is a release: `Moments` is a
-protected one, `MedianDistance`, the usual heuristic, an unprotected one.
+A bandwidth may be given, or follow from public feature bounds. Learned from the data it is a release: `Moments` and
+`ScaleHistogram` are protected; `MedianDistance`, the usual heuristic, is not.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ STANDS_OUT = 5.0  # standard deviations: one false cell in 128 less than once in
 
 @dataclass(frozen=True)
 class ScaleRelease(BaseMechanism):
-    """A single release before the first round, about the data's size and place."""
+    """A single release, which moves no landmarks."""
 
     stage: ClassVar[Stage] = "scale"
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
-        """Leave Y: it moves no landmarks."""
+        """Return Y unchanged."""
         return Update(Y)
 
 
@@ -44,7 +44,7 @@ class Moments(ScaleRelease):
     Parameters
     ----------
     tau_x : float
-        τ, public.
+        Public clipping norm τ.
     """
 
     tau_x: float = 1.0
@@ -87,27 +87,27 @@ class Moments(ScaleRelease):
         average : array of shape (m + 1,)
             What the server received.
         variance : float
-            Variance of the noise in each of its values, which adds m·variance to ‖E x‖² and is taken off again.
+            Variance of the noise in each value. It adds m·variance to ‖E x‖², which is subtracted here.
         """
         mean, square = average[:-1], float(average[-1])
         spread = 2 * (square - (float(mean @ mean) - variance * len(mean)))
-        # Noise may leave nothing, or less; a hundredth of what τ allows keeps γ finite.
+        # With noise this may be 0 or negative; a hundredth of τ² keeps γ finite.
         return max(spread, 0.01) * self.tau_x**2
 
 
 @dataclass(frozen=True)
 class ScaleHistogram(ScaleRelease):
-    """Scale of data of which nothing is known: counts of squared distances and squared norms by powers of two.
+    """Histogram of squared distances and squared norms by powers of two: no bound on the data is needed.
 
-    Each client pairs its records at random and counts the pairs' squared distances, and the records' squared norms, in
-    cells [2^e, 2^{e+1}), e from −64 to 63, and divides by the number of its records. No bound on the data is needed.
+    Each client pairs its records at random, counts the pairs' squared distances and the records' squared norms in
+    cells [2^e, 2^{e+1}), e from −64 to 63, and divides by the number of its records.
     """
 
     name: ClassVar[str] = "scale-histogram"
     what: ClassVar[str] = "scale histogram"
 
     def shape(self, public: PublicParameters) -> tuple[int, ...]:
-        """Cells of distances, then of norms."""
+        """(256,): cells of distances, then of norms."""
         return (2 * CELLS,)
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
@@ -124,9 +124,9 @@ class ScaleHistogram(ScaleRelease):
         return Message(counts / local.denominator)
 
     def squared_distance(self, average: Array, noise: float, features: int) -> float:
-        """Typical squared distance: the middle of the fullest cell, the lowest (equal records) left out.
+        """Typical squared distance: the middle of the fullest cell, except the lowest (equal records).
 
-        Where no cell stands out of the noise, 2m: what standardised features would have.
+        If no cell stands out of the noise: 2m, as for standardised features.
         """
         cell = 1 + int(np.argmax(average[1:CELLS]))
         if average[cell] <= STANDS_OUT * noise:
@@ -134,7 +134,7 @@ class ScaleHistogram(ScaleRelease):
         return float(2.0 ** (cell - CELLS // 2 + 0.5))
 
     def norm_bound(self, average: Array, noise: float, features: int) -> float:
-        """Norm that few records exceed: the upper end of the highest cell that stands out of noise this large."""
+        """Norm that few records exceed: the upper end of the highest cell that stands out of the noise."""
         high = np.flatnonzero(average[CELLS:] > STANDS_OUT * noise)
         if len(high) == 0:
             return float(2 * np.sqrt(features))  # standardised features, as above
@@ -143,7 +143,7 @@ class ScaleHistogram(ScaleRelease):
 
 @dataclass(frozen=True)
 class ExactMean(ScaleRelease):
-    """The mean of the records without protection, for runs that protect nothing."""
+    """The exact mean of the records, for runs without protection."""
 
     name: ClassVar[str] = "exact-mean"
     what: ClassVar[str] = "mean"
@@ -167,12 +167,12 @@ class ExactMean(ScaleRelease):
 
 @dataclass(frozen=True)
 class MedianDistance(ScaleRelease):
-    """The median heuristic on private records, without protection: each client's median squared distance.
+    """The median heuristic, without protection: each client's median squared distance.
 
     Parameters
     ----------
     records : int
-        Most records to compare.
+        Largest number of records to compare.
     """
 
     records: int = 1000
@@ -192,7 +192,7 @@ class MedianDistance(ScaleRelease):
     def message(
         self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
     ) -> Message:
-        """Compute the median over pairs of different records; 0 for a single one."""
+        """Compute the median over pairs of different records; 0 for a single record."""
         chosen = generator.permutation(len(local.records))[: self.records]
         records = local.records[chosen]
         above = squared_distances(records, records)[np.triu_indices(len(records), k=1)]
@@ -200,8 +200,8 @@ class MedianDistance(ScaleRelease):
 
 
 def _octaves(squares: Array) -> Array:
-    """Counts of values by the power of two below them, shape (CELLS,); those outside go to the nearest cell."""
-    # frexp gives a mantissa in [1/2, 1), so that 2^e ≤ value < 2^{e+1} has exponent e + 1; zero belongs at the bottom.
+    """Counts of values by the power of two below them, shape (CELLS,); values outside go to the nearest cell."""
+    # frexp gives a mantissa in [1/2, 1), so 2^e ≤ value < 2^{e+1} has exponent e + 1. Zero goes to the lowest cell.
     exponents = np.where(squares > 0, np.frexp(squares)[1] - 1, -CELLS)
     cells = np.clip(exponents + CELLS // 2, 0, CELLS - 1)
     return np.bincount(cells, minlength=CELLS).astype(np.float64)
@@ -221,5 +221,7 @@ def public_kernel(features: int, bounds: Bounds | None) -> Kernel:
 def kernel_of_distance(squared_distance: float) -> Kernel:
     """Kernel with γ = 1/(typical squared distance)."""
     if not squared_distance > 0:
-        raise InvalidParameter("typical squared distance", squared_distance, "above 0: do the records vary at all?")
+        raise InvalidParameter(
+            "typical squared distance", squared_distance, "above 0: are all records equal, or is there one per client?"
+        )
     return Kernel.gaussian(1 / squared_distance)

@@ -21,14 +21,16 @@ from dpfedvis.numerics.projections import clip_norms
 class SecondMoments(ScaleRelease):
     """One release of the mean of (x − c)(x − c)ᵀ/C², with x − c clipped to norm C.
 
-    The upper triangle is uploaded, what is off the diagonal times √2: a vector with the Frobenius norm of the matrix.
+    The upload is the upper triangle with off-diagonal entries times √2: a vector with the matrix's Frobenius norm.
 
     Parameters
     ----------
-    centre : array of shape (m,)
-        c, public.
+    trust : {"local", "aggregate", "central"}
+        Trust model: what the server sees of the clients.
+    centre : array of shape (m,), optional
+        Public centre c; 0 if not given.
     clip : float
-        C, public.
+        Public clipping norm C.
     """
 
     centre: Array | None = None
@@ -46,11 +48,15 @@ class SecondMoments(ScaleRelease):
         return (public.features * (public.features + 1) // 2,)
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
-        """√2/n_p, or 1/n_p under add-remove."""
+        """√2/n_p, or 1/n_p under add-remove.
+
+        Proof. One record adds zzᵀ/n_p with ‖z‖ ≤ 1, of Frobenius norm at most 1/n_p. Replacing z by w moves the mean by
+        ‖zzᵀ − wwᵀ‖_F/n_p, and ‖zzᵀ − wwᵀ‖²_F = ‖z‖⁴ + ‖w‖⁴ − 2⟨z, w⟩² ≤ 2.
+        """
         return sensitivity.second_moment(clip=1.0, adjacency=public.adjacency) / records
 
     def prepare(self, records: Array) -> Array:
-        """Centre, and clip to C."""
+        """Subtract the centre, and clip to norm C."""
         centred = records if self.centre is None else records - self.centre.astype(records.dtype)
         return clip_norms(centred, self.clip)
 
@@ -62,7 +68,7 @@ class SecondMoments(ScaleRelease):
         return Message(_flatten(matrix))
 
     def matrix(self, average: Array, features: int) -> Array:
-        """Return the symmetric matrix, shape (m, m), that an upload stands for, in the units of the data."""
+        """Return the matrix of second moments, shape (m, m), of an average upload, in the units of the data."""
         matrix = np.zeros((features, features))
         matrix[np.triu_indices(features)] = average * self.clip**2
         off = np.triu(matrix, 1) / math.sqrt(2)

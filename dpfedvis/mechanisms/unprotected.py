@@ -1,4 +1,4 @@
-"""Uploads without a guarantee: the paper's FedDL as it stands, and its "+" noise, which has no ε."""
+"""Uploads without a guarantee: the paper's FedDL, and its "+" noise, which has no ε."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpfedvis.numerics.kernels import Array
 
 @dataclass(frozen=True)
 class NoPerturbation(GradientUpload):
-    """Exact gradients."""
+    """Exact gradients, as in the paper's protocol: no protection."""
 
     name: ClassVar[str] = "none"
     protection: ClassVar[Protection] = "none"
@@ -30,7 +30,7 @@ class NoPerturbation(GradientUpload):
 
 @dataclass(frozen=True)
 class LocalSteps(VariableUpload):
-    """Exact Y_p after Q local steps."""
+    """Exact Y_p after Q local steps, as in the paper's protocol: no protection."""
 
     name: ClassVar[str] = "local-steps"
     protection: ClassVar[Protection] = "none"
@@ -45,13 +45,15 @@ class LocalSteps(VariableUpload):
 class HeuristicNoise(GradientUpload):
     """Noise N(0, β² sd²(∇f_p)) on every gradient, as in Fed-tSNE+ and Fed-UMAP+.
 
-    The scale depends on the data, so no (ε, δ) follows: uploads are logged as unprotected. The scale that was used
-    goes into the ledger, and `accounting.nominal_mu` prices it as if it had been public, with the tight sensitivity.
+    The scale depends on the data, so there is no (ε, δ), and uploads are logged as unprotected. The ledger keeps the
+    scale, from which `accounting.nominal_mu` computes a nominal ε, as if it were public, with the tight sensitivity.
 
     Parameters
     ----------
+    trust : {"local"}
+        Trust model: always local, since there is no protection to share.
     beta : float
-        β of the paper: 1 for maps, 0.1 for clustering.
+        Noise scale β of the paper: 1 for maps, 0.1 for clustering.
     """
 
     beta: float = 1.0
@@ -64,7 +66,7 @@ class HeuristicNoise(GradientUpload):
         checks.positive("beta", self.beta)
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
-        """Δ by which the noise is priced."""
+        """Δ for the nominal ε."""
         return sensitivity.gradient(
             gamma=public.kernel.gammas, records=records, landmarks=public.landmarks, adjacency=public.adjacency
         )

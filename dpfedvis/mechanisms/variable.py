@@ -1,4 +1,4 @@
-"""Variable perturbation: the client takes Q steps of its own and uploads its Y_p with noise."""
+"""Variable perturbation: a client takes Q local steps and uploads its Y_p with noise."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ class VariableUpload(BaseMechanism):
         return Message(Y)
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
-        """Step along the way to the average (Alg. 1 l. 13): the plain optimiser goes all of it.
+        """Step towards the average (Alg. 1 l. 13); the plain optimiser goes all the way.
 
-        With one local step that way is a gradient; with more it is what servers of federated averaging take for one.
+        With one local step, (Y − average)/η is a gradient. With more it is the usual pseudo-gradient of federated
+        averaging.
         """
         direction = (Y - average) / public.step_size
         gradient = direction if public.local_steps == 1 else None
@@ -53,8 +54,13 @@ class VariableUpload(BaseMechanism):
 class VariablePerturbation(VariableUpload):
     """Noise on Y_p after Q local steps.
 
-    The paper names this perturbation and does not calibrate it; the sensitivity is ours
+    The paper names this perturbation but does not calibrate it; the sensitivity is ours
     (`accounting.sensitivity.variable`).
+
+    Parameters
+    ----------
+    trust : {"local", "aggregate", "central"}
+        Trust model: what the server sees of the clients.
     """
 
     name: ClassVar[str] = "variable"
@@ -62,8 +68,8 @@ class VariablePerturbation(VariableUpload):
     def sensitivity(self, public: PublicParameters, records: float) -> float:
         """Δ of Y_p, with the sharp smoothness constant.
 
-        That constant is for a mean over the records, so that the denominator must be their number: neither sampling,
-        whose batches may be larger than their expected size, nor a public stand-in for the number will do.
+        That constant is for a mean over the records, so the denominator must be their number. It excludes sampling,
+        where a batch may be larger than expected, and add-remove, where n_p is replaced by a public number.
         """
         if public.sampling_rate is not None:
             raise InvalidParameter("sampling_rate", public.sampling_rate, "None for variable")

@@ -1,1 +1,1 @@
-"""Kernels, MMD, distances and neighbours: arrays in, arrays out; no clients, no privacy."""
+"""Arrays in, arrays out: kernels, MMD, distances, neighbours. Knows no clients and no privacy."""

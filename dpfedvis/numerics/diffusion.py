@@ -1,8 +1,8 @@
-"""A client's own neighbours carry what is known of one record to others like it, before any of them is placed.
+"""Diffusion of anchor weights along a client's own neighbour graph, before its records are placed.
 
 A record's nearest anchors in the subspace are a coarse answer: the subspace is small and the anchors are noisy. The
-client knows its records whole, and which of them are alike. So it lets the answers spread along its own graph of
-neighbours, as in label spreading (Zhou et al. 2004), with anchors for labels. All of it stays at home.
+client knows all features of its records. So it spreads the weights along its own neighbour graph, as in label
+spreading (Zhou et al. 2004) with anchors for labels. All of it stays at the client.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from accounting.errors import InvalidParameter
 from dpfedvis.numerics.kernels import Array, block_rows
 
 OWN_COMPONENTS = 40
-EVENING = 0.125  # power of the variance that each own component is divided by
+EVENING = 0.125  # each component is divided by its variance to this power
 
 
 def likeness(records: Array) -> Array:
-    """Return coordinates in which a client compares its own records: its leading principal components, evened a little.
+    """Return coordinates in which a client compares its own records: its leading principal components, rescaled.
 
-    Components of small variance are mostly noise, and of the others the largest would decide alone. Each is divided by
-    λ^`EVENING`, with λ its variance. It is the client's own affair: nobody else learns these components.
+    Small components are mostly noise and are dropped; the largest would dominate the rest. So each is divided by
+    λ^`EVENING`, with λ its variance. The components stay at the client.
 
     Parameters
     ----------
@@ -48,16 +48,16 @@ def likeness(records: Array) -> Array:
 
 
 def diffuse(to_anchors: csr_array, among: csr_array, keep: float, steps: int) -> Array:
-    """Return A of A ← keep · P A + (1 − keep) A⁰ after so many steps.
+    """Iterate A ← keep · P A + (1 − keep) A⁰ and return A.
 
     Parameters
     ----------
     to_anchors : sparse array of shape (n, k)
         A⁰: weights of each record's anchors; rows sum to 1.
     among : sparse array of shape (n, n)
-        Weights of each record's neighbours; made symmetric here, and P its rows scaled to sum to 1.
+        Weights of each record's neighbours. Made symmetric here; P has its rows scaled to sum to 1.
     keep : float
-        In (0, 1): how far an answer travels.
+        In (0, 1): how far weights travel.
     steps : int
 
     Returns
@@ -77,14 +77,14 @@ def diffuse(to_anchors: csr_array, among: csr_array, keep: float, steps: int) ->
 
 
 def settle(weights: Array, places: Array, width: float, steps: int) -> Array:
-    """Return where on the map each record's weights are densest: at one of the anchors first, then by mean shift.
+    """Return where on the map each record's weights are densest: the best anchor, then mean shift.
 
-    The mean would lie between the regions that the weights point to, where nothing belongs.
+    The plain mean could lie in a gap between regions of the map.
 
     Parameters
     ----------
     weights : array of shape (n, k)
-        At least 0, and not all 0 in any row.
+        At least 0, not all 0 in any row.
     places : array of shape (k, 2)
     width : float
         Of the Gaussian window.
@@ -107,16 +107,16 @@ def settle(weights: Array, places: Array, width: float, steps: int) -> Array:
             near = _window(centre, points, width)
             near *= part
             total = near.sum(axis=1, keepdims=True)
-            # Where no anchor is left within the window, stay.
+            # Without any anchor in the window, stay.
             centre = np.where(total > 0, (near @ points) / np.where(total > 0, total, 1), centre)
         settled[start : start + rows] = centre
     return settled * unit
 
 
 def pulling(weights: Array, places: Array, settled: Array, width: float, count: int) -> csr_array:
-    """Return the strongest weights around where each record has settled, scaled to sum to 1; sparse, shape (n, k).
+    """Return each record's strongest weights near its settled place, scaled to sum to 1; sparse, shape (n, k).
 
-    Weights that point elsewhere would pull a record out of the region that most of them point to.
+    Weights of distant anchors would pull a record out of its region.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def pulling(weights: Array, places: Array, settled: Array, width: float, count: 
     places : array of shape (k, 2)
     settled : array of shape (n, 2)
     width : float
-        Of the Gaussian window around a record. One that has no weight within it keeps those that it has.
+        Of the Gaussian window around a record. A record without weight inside keeps all its weights.
     count : int
         Weights to keep of each record.
     """
@@ -139,7 +139,7 @@ def pulling(weights: Array, places: Array, settled: Array, width: float, count: 
 
 
 def _unit(width: float) -> float:
-    """Return a power of two near a width: dividing by it rounds nothing, and no square leaves float32's range."""
+    """Return a power of two near a width: dividing by it is exact, and squares stay in float32's range."""
     if not width > 0:
         raise InvalidParameter("width", width, "above 0")
     return 2.0 ** math.frexp(width)[1]
@@ -154,7 +154,7 @@ def _window(centres: Array, points: Array, width: float) -> Array:
 
 
 def strongest(weights: Array, count: int) -> csr_array:
-    """Return the largest weights of each row only, scaled to sum to 1; sparse, of the same shape."""
+    """Return only the largest `count` weights of each row, scaled to sum to 1; sparse, same shape."""
     n, columns = weights.shape
     count = min(count, columns)
     chosen = np.sort(np.argpartition(-weights, count - 1, axis=1)[:, :count], axis=1)

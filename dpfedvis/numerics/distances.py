@@ -1,12 +1,11 @@
 """Distances and kernels between all records, estimated from each record's row to the landmarks, in factored form.
 
-Every estimate represents a record by a short vector (its row of `left`), from which blocks of the n × n matrix follow
-by one product. The matrix itself is formed only on request.
+Every estimate represents a record by a short vector, its row of `left`. Blocks of the n × n matrix follow by one
+product.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,16 +23,12 @@ CUTOFF = 1e-9
 _ROUNDING = float(np.finfo(np.float64).eps)
 
 
-class TooLarge(DpfedvisError):
-    """A dense matrix that does not fit into memory."""
-
-
 class DistanceEstimate(Protocol):
     """Estimated distances of n records, row by row."""
 
     @property
     def left(self) -> Array:
-        """What represents each record, shape (n, r), float32."""
+        """A vector for each record, shape (n, r), float32."""
 
     def block(self, queries: Array) -> Array:
         """Distances of records represented by `queries`, shape (q, r), to all n records, shape (q, n)."""
@@ -62,8 +57,7 @@ class NystromDistances:
     """D̂ = B W_k⁺ Bᵀ, the paper's estimate, as L diag(signs) Lᵀ.
 
     With W = V diag(λ) Vᵀ, L = B V |λ|^{−½}. A distance matrix has one positive eigenvalue and n_y − 1 negative ones,
-    so D̂ is no PSD matrix and no bound for PSD matrices carries over; entries may come out negative and are taken as
-    0.
+    so D̂ is not PSD and no bound for PSD matrices applies. Negative entries are set to 0.
 
     Parameters
     ----------
@@ -75,7 +69,7 @@ class NystromDistances:
     signs: Array
 
     def block(self, queries: Array) -> Array:
-        """Return the entries, at least 0."""
+        """Return the entries, at least 0, shape (q, n)."""
         product = (queries * self.signs) @ self.left.T
         return np.maximum(product, 0, out=product)
 
@@ -114,15 +108,15 @@ class GramFrame:
 def gram_frame(W: Array, *, noise: float = 0.0) -> GramFrame:
     """Return the frame of landmarks with distances W, shape (n_y, n_y).
 
-    Directions are kept by this rule. Noise of standard deviation s on distances of typical size d̄ becomes noise of
-    standard deviation d̄s/√w on the coordinate of eigenvalue w, while the landmarks themselves have √(w/n_y) there.
-    So a direction is kept while its signal is above its noise, w ≥ √n_y d̄ s, and above rounding, w ≥ 1e-9 w_max.
+    Which directions are kept: noise of standard deviation s on distances of typical size d̄ becomes noise of standard
+    deviation d̄s/√w on the coordinate of eigenvalue w, where the landmarks have standard deviation √(w/n_y). A direction
+    is kept if its signal exceeds its noise, w ≥ √n_y d̄ s, and rounding, w ≥ 1e-9 w_max.
 
     Parameters
     ----------
     W : array of shape (n_y, n_y)
     noise : float
-        s, the noise in the rows that are to be placed.
+        s, the noise in the records' rows.
     """
     squares = np.square(W, dtype=np.float64)
     offset = squares.mean(axis=0)
@@ -132,9 +126,9 @@ def gram_frame(W: Array, *, noise: float = 0.0) -> GramFrame:
     least = max(CUTOFF * float(values[-1]), np.sqrt(len(W)) * typical * checks.nonnegative("noise", noise))
     keep = values > least
     if not keep.any():
-        keep = values == values[-1]  # noise drowns everything; one direction remains, for what it is worth
+        keep = values == values[-1]  # all noise: keep one direction, so that there is a map at all
     if not values[-1] > 0:
-        raise DpfedvisError("the landmarks coincide: they span nothing to place records in")
+        raise DpfedvisError("the landmarks coincide: they span no directions to place records in")
     order = np.flatnonzero(keep)[::-1]
     return GramFrame(offset, -0.5 * vectors[:, order] / np.sqrt(values[order]))
 
@@ -149,7 +143,7 @@ def nystrom_factor(
     W : array of shape (n_y, n_y)
         Distances or kernel values of the landmarks.
     rank : int, optional
-        k: keep the eigenvalues that are largest in absolute value; by default all above rounding.
+        k: keep the eigenvalues largest in absolute value; by default all above rounding.
     ridge : float
         λ of the paper's W + λI.
     cutoff : float, optional
@@ -163,17 +157,6 @@ def nystrom_factor(
     size = np.abs(values[order])
     order = order[size > size[0] * (len(W) * _ROUNDING if cutoff is None else cutoff)]
     return vectors[:, order] / np.sqrt(np.abs(values[order])), np.sign(values[order])
-
-
-def dense(estimate: DistanceEstimate) -> Array:
-    """Return the whole n × n matrix with a zero diagonal, float32; raises `TooLarge` with its size if it cannot fit."""
-    n = len(estimate.left)
-    needed, free = 4 * n * n, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > 0.8 * free:
-        raise TooLarge(f"a dense {n} × {n} matrix takes {needed / 2**30:.1f} GiB and {free / 2**30:.1f} GiB are free")
-    matrix = estimate.block(estimate.left).astype(np.float32, copy=False)
-    np.fill_diagonal(matrix, 0)
-    return matrix
 
 
 @dataclass(frozen=True)
@@ -192,8 +175,8 @@ class KernelFactor:
     def residuals(self) -> Float64:
         """E_ii = 1 − ‖F_i‖², at least 0, shape (n,).
 
-        E = K − K̂ is the Schur complement of W in the kernel matrix of landmarks and records, so that E ⪰ 0 for the full
-        pseudo-inverse. A smaller rank or a ridge makes K̂ smaller in the PSD order and E larger, so that E ⪰ 0 stays.
+        E = K − K̂ is the Schur complement of W in the kernel matrix of landmarks and records, so E ⪰ 0 for the full
+        pseudo-inverse. A smaller rank or a ridge makes K̂ smaller in the PSD order and E larger, so E ⪰ 0 still holds.
         """
         squares = np.einsum("ij,ij->i", self.left, self.left, dtype=np.float64)
         residuals: Float64 = np.maximum(1 - squares, 0)
@@ -201,13 +184,8 @@ class KernelFactor:
 
     @property
     def certificate(self) -> float:
-        """tr E ≥ ‖E‖_F ≥ ‖E‖₂: what the server can prove of the error from the uploads alone."""
+        """tr E ≥ ‖E‖_F ≥ ‖E‖₂: a bound on the error that the server can compute from the uploads alone."""
         return float(self.residuals.sum())
-
-    def entry_bound(self, i: int, j: int) -> float:
-        """|E_ij| ≤ √(E_ii E_jj), since E ⪰ 0."""
-        residuals = self.residuals
-        return float(np.sqrt(residuals[i] * residuals[j]))
 
 
 def kernel_factor(C: Array, W: Array, *, rank: int | None = None, ridge: float = 0.0) -> KernelFactor:
@@ -218,11 +196,11 @@ def kernel_factor(C: Array, W: Array, *, rank: int | None = None, ridge: float =
     C : array of shape (n, n_y)
         Kernel values of records at landmarks.
     W : array of shape (n_y, n_y)
-        Kernel values of the landmarks; PSD, so that negative eigenvalues are rounding errors and are dropped.
+        Kernel values of the landmarks. W is PSD: negative eigenvalues are rounding errors and are dropped.
     rank, ridge
         As in `nystrom_factor`.
     """
-    # Nearly equal landmarks make eigenvalues of the size of their own rounding errors, whose inverses could make K̂
-    # larger than K. Without them K̂ is smaller, and the certificate stays valid.
+    # Nearly equal landmarks give eigenvalues as small as their rounding errors, whose inverses could make K̂ larger
+    # than K. Without them K̂ is smaller, and the certificate stays valid.
     matrix, signs = nystrom_factor(W, rank=rank, ridge=ridge, cutoff=CUTOFF)
     return KernelFactor(np.asarray(C, dtype=np.float64) @ matrix[:, signs > 0])

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: arrays and text."""
+"""Atomic files: arrays and text that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class FileDamaged(DpfedvisError):
 
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write an NPZ file so that it is there whole or not at all, and on disk when this returns."""
+    """Write an NPZ file atomically; it is on disk when this returns."""
     temporary = path.with_suffix(".tmp")
     with temporary.open("wb") as file:
-        # numpy has a flag among its keywords, of another type than arrays.
+        # One of numpy's keywords is a flag, not an array.
         np.savez(file, **arrays)  # type: ignore[arg-type]
         file.flush()
         os.fsync(file.fileno())
@@ -29,7 +29,7 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read all of an NPZ file; `FileDamaged` if it is not whole."""
+    """Read all of an NPZ file; raise `FileDamaged` if that fails."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return dict(stored)
@@ -38,7 +38,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file so that it is there whole or not at all."""
+    """Write a text file atomically."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         temporary.write_text(text, encoding="utf-8")

@@ -1,8 +1,8 @@
 """Squared distances and Gaussian kernels between the rows of two arrays.
 
-Everything here works on blocks that the caller owns. The products go through scipy's BLAS, because it can add
-to an array in place. numpy carries a second BLAS with threads of its own, and idle threads of one library
-spin against busy threads of the other, so a hot loop should keep to one of them.
+Functions ending in `_into` write to memory that the caller owns. Products use scipy's BLAS, because it can add to
+an array in place. numpy has a second BLAS with its own threads, and idle threads of one slow down the other, so a
+hot loop should use only one of them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from dpfedvis.errors import DpfedvisError
 
 Array = npt.NDArray[np.floating[Any]]
 
-# Distances come from ‖x‖² + ‖y‖² − 2x·y, so γr² carries an error of a few ulp of γ(‖x‖² + ‖y‖²). In float32
-# this limit keeps that error, which is also the relative error of the kernel, at about 1e-4.
+# Distances come from ‖x‖² + ‖y‖² − 2x·y, so γr² has an error of a few ulp of γ(‖x‖² + ‖y‖²). That is also the
+# relative error of the kernel. In float32 this limit keeps it at about 1e-4.
 FLOAT32_LIMIT = 1000.0
 FLOAT64_LIMIT = 1e11
-# Passes over a block of this size stay within the last-level cache, and its products suit BLAS.
+# A block of this size fits the last-level cache, and is large enough for BLAS.
 BLOCK_BYTES = 4 << 20
 MIN_BLOCK_ROWS, MAX_BLOCK_ROWS = 64, 4096
 
 
 class InvalidKernel(DpfedvisError):
-    """A bandwidth that makes no Gaussian kernel; `value` holds what was given."""
+    """An invalid bandwidth, held in `value`."""
 
     def __init__(self, message: str, value: object) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class InvalidKernel(DpfedvisError):
 
 
 class InvalidPoints(DpfedvisError):
-    """An array that is no set of points; `value` holds the shape, dtype or row that is at fault."""
+    """An invalid array of points; `value` holds the wrong shape, dtype or row."""
 
     def __init__(self, message: str, value: object) -> None:
         super().__init__(message)
@@ -49,8 +49,8 @@ class InvalidPoints(DpfedvisError):
 class Kernel:
     """The mean of Gaussian kernels, k(x, y) = (1/B) Σ_b exp(−γ_b ‖x − y‖²).
 
-    The mean and not the maximum over bandwidths: which bandwidth wins depends on the data, and no sensitivity
-    covers a change of winner between neighbouring data sets.
+    Not the maximum over bandwidths: which one is largest depends on the data, and no sensitivity covers a change of
+    it between neighbouring data sets.
 
     Parameters
     ----------
@@ -92,13 +92,13 @@ class Kernel:
 
 
 class Workspace:
-    """Blocks of memory kept from one call to the next. Not for two threads at once."""
+    """Memory blocks reused from call to call. Not thread-safe."""
 
     def __init__(self) -> None:
         self._memory: dict[int, npt.NDArray[np.uint8]] = {}
 
     def block(self, slot: int, rows: int, columns: int, dtype: np.dtype[Any]) -> Array:
-        """Return the block of number `slot`, shape (rows, columns), with whatever it held before."""
+        """Return block number `slot`, shape (rows, columns), not cleared."""
         size = rows * columns * dtype.itemsize
         memory = self._memory.get(slot)
         if memory is None or memory.size < size:
@@ -108,7 +108,7 @@ class Workspace:
 
 
 def block_rows(records: int, landmarks: int, itemsize: int) -> int:
-    """Return how many records to take at once: equal blocks of about `BLOCK_BYTES`."""
+    """Return the number of records per block: equal blocks of about `BLOCK_BYTES`."""
     most = min(max(BLOCK_BYTES // (landmarks * itemsize), MIN_BLOCK_ROWS), MAX_BLOCK_ROWS)
     return max(1, math.ceil(records / max(1, math.ceil(records / most))))
 
@@ -126,15 +126,15 @@ def check_gamma(gamma: float) -> None:
 def as_points(values: npt.ArrayLike, name: str, *, minimum: int = 1) -> Array:
     """Return `values` as points in rows, without a copy when it is an array.
 
-    Finiteness is checked by `squared_norms`, which reads every value anyhow.
+    `squared_norms` checks finiteness, since it reads every value anyway.
 
     Parameters
     ----------
     values : array of shape (n, m), float32 or float64
     name : str
-        What the points are, for the error.
+        What the points are, for error messages.
     minimum : int
-        The least n that makes sense.
+        The smallest valid n.
     """
     points = np.asarray(values)
     if points.dtype not in (np.float32, np.float64):
@@ -147,19 +147,19 @@ def as_points(values: npt.ArrayLike, name: str, *, minimum: int = 1) -> Array:
 
 
 def check_same_features(X: Array, Y: Array) -> None:
-    """Raise `InvalidPoints` unless X and Y have as many columns."""
+    """Raise `InvalidPoints` unless X and Y have the same number of columns."""
     if X.shape[1] != Y.shape[1]:
         raise InvalidPoints(
-            f"both sets of points must have as many features, got {X.shape[1]} and {Y.shape[1]}",
+            f"both sets of points must have the same number of features, got {X.shape[1]} and {Y.shape[1]}",
             (X.shape, Y.shape),
         )
 
 
 def squared_norms(X: Array, name: str = "points", *, known: Array | None = None, first_row: int = 0) -> Array:
-    """Return ‖x‖² of every row, shape (n,), and refuse rows that are not finite.
+    """Return ‖x‖² of every row, shape (n,); raise if a row is not finite.
 
-    `known` are the norms if they are at hand already. `first_row` is the number of X's first row in the array
-    that it is a block of; the error names the row.
+    `known` are the squared norms, if already computed. `first_row` is the row number of X's first row in the whole
+    array; the error names the row.
     """
     norms: Array = np.vecdot(X, X) if known is None else known
     if not np.isfinite(norms).all():
@@ -178,16 +178,16 @@ def distances_into(X: Array, x_norms: Array, Y: Array, y_norms: Array, out: Arra
     out : C-contiguous array of shape (n, n_y)
     """
     np.add(x_norms[:, None], y_norms, out=out)
-    # BLAS counts in columns, so the transposes are views of the same memory and outᵀ −= 2YXᵀ.
+    # BLAS is column-major: the transposes are views of the same memory, and outᵀ −= 2YXᵀ.
     gemm_into(-2.0, Y.T, X.T, out.T, transpose_a=True)
-    # A row of zeros, because numpy's maximum with a scalar takes almost twice as long.
+    # A row of zeros: numpy's maximum with a scalar takes almost twice as long.
     np.maximum(out, np.zeros_like(y_norms), out=out)
 
 
 def gaussian_into(X: Array, x_norms: Array, Y: Array, y_norms: Array, gamma: float, out: Array) -> None:
     """Write exp(−γ‖x − y‖²) into `out`; parameters as in `distances_into`.
 
-    The product carries −γ, which saves the pass over the block that would multiply the distances by it.
+    γ is part of the product, which saves one pass over the block.
     """
     np.add(-gamma * x_norms[:, None], -gamma * y_norms, out=out)
     gemm_into(2.0 * gamma, Y.T, X.T, out.T, transpose_a=True)
@@ -218,8 +218,8 @@ def mix_into(
     distances : array of shape (n, n_y)
         Squared distances.
     out : array of shape (n, n_y)
-        May be `distances` itself when there is one bandwidth.
-    scratch : array of shape (n, n_y), or None when there is one bandwidth
+        May be `distances` itself if there is one bandwidth.
+    scratch : array of shape (n, n_y), or None if there is one bandwidth
     """
     target = out
     for gamma, coefficient in zip(gammas, coefficients, strict=True):
@@ -235,7 +235,7 @@ def mix_into(
 
 @dataclass(frozen=True)
 class Frame:
-    """Where to compute in: a dtype and, far from the origin, a point to put the origin at.
+    """The dtype to compute in and, for points far from 0, a new origin.
 
     Parameters
     ----------
@@ -247,18 +247,18 @@ class Frame:
     centre: Array | None
 
     def place(self, points: Array) -> Array:
-        """Return points, shape (n, m), in this frame; the same array where nothing changes."""
+        """Return points, shape (n, m), in this frame; without a copy if nothing changes."""
         if self.centre is None:
             return points.astype(self.dtype, copy=False)
         return (points - self.centre).astype(self.dtype, copy=False)
 
 
 def frame_of(X: Array, Y: Array, kernel: Kernel) -> Frame:
-    """Return a frame in which distances to the landmarks Y keep their digits, or refuse.
+    """Return a frame in which distances to the landmarks Y keep their digits; raise if there is none.
 
-    Only points about as far from the origin as a landmark can have a kernel that is not 0, so the landmarks alone
-    decide, and the choice tells nothing about the records. A sensitivity rests on this: where the digits are lost, a
-    record far away is taken for one close by and pulls with all its distance.
+    Only points about as far from the origin as a landmark have a kernel above 0, so the landmarks alone decide, and
+    the choice reveals nothing about the records. A sensitivity relies on this: with lost digits, a distant record
+    would be taken for a near one and pull with its whole distance.
     """
     dtype, gamma = np.result_type(X, Y), max(kernel.gammas)
     if gamma * float(squared_norms(Y, "landmarks").max()) <= FLOAT32_LIMIT:
@@ -282,7 +282,7 @@ def squared_distances(X: npt.ArrayLike, Y: npt.ArrayLike, out: Array | None = No
     Returns
     -------
     array of shape (n, n_y)
-        Absolute error: some ulp of ‖x‖² + ‖y‖², so centre points that lie far from the origin.
+        Absolute error: a few ulp of ‖x‖² + ‖y‖², so centre points that are far from 0.
     """
     X, Y = as_points(X, "X"), as_points(Y, "Y")
     check_same_features(X, Y)
@@ -300,15 +300,10 @@ def squared_distances(X: npt.ArrayLike, Y: npt.ArrayLike, out: Array | None = No
     return out
 
 
-def gaussian_kernel(X: npt.ArrayLike, Y: npt.ArrayLike, gamma: float) -> Array:
-    """Return exp(−γ‖x − y‖²) for every pair of rows, shape (n, n_y)."""
-    return kernel_matrix(X, Y, Kernel.gaussian(gamma))
-
-
 def kernel_matrix(X: npt.ArrayLike, Y: npt.ArrayLike, kernel: Kernel) -> Array:
     """Return k(x, y) for every pair of rows, shape (n, n_y).
 
-    It computes in the dtype of the data; `squared_distances` says how exact that is.
+    Computed in the dtype of the data; `squared_distances` gives the error.
     """
     distances = squared_distances(X, Y)
     if len(kernel.gammas) == 1:

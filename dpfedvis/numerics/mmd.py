@@ -1,8 +1,8 @@
 """The squared maximum mean discrepancy (MMD) of records and landmarks, and its gradient in the landmarks.
 
-The gradient comes in two parts, because privacy needs them apart: `data_gradient` alone touches the records,
-and `landmark_gradient` is a function of what the server already knows. Both walk over the records in blocks;
-nothing of size records × landmarks × features, or records × records, is ever formed.
+The gradient has two parts, because privacy needs them apart: only `data_gradient` reads the records;
+`landmark_gradient` is a function of the landmarks, which the server knows. Records are processed in blocks; no
+array of size records × landmarks × features, or records × records, is ever formed.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def mmd2(X: npt.ArrayLike, Y: npt.ArrayLike, kernel: Kernel, *, estimator: Estim
     ----------
     X, Y : arrays of shape (n, m) and (n_y, m)
     estimator : {"unbiased", "biased"}
-        Whether a point's kernel with itself is left out (then n, n_y ≥ 2) or counted.
+        ``unbiased`` omits each point's kernel with itself, and needs n, n_y ≥ 2.
 
     Returns
     -------
     float
         The terms in X alone, in X and Y, in Y alone: `self_similarity(X)` − 2 `similarity(X, Y)` +
-        `self_similarity(Y)`. The first costs n² and never changes, so a loop over rounds should keep it.
+        `self_similarity(Y)`. The first costs n² and never changes: compute it once.
     """
     own = [self_similarity(points, kernel, estimator=estimator) for points in (X, Y)]
     return own[0] - 2 * similarity(X, Y, kernel) + own[1]
@@ -89,7 +89,7 @@ def landmark_gradient(
 ) -> Array:
     """Return the part of ∇f_p(Y) in Y alone, shape (n_y, m); n_y ≥ 2 when unbiased.
 
-    Up to its sign it is the data's part with the landmarks as records: a landmark adds nothing to itself.
+    It is minus the data's part with the landmarks as records; a landmark adds nothing to itself.
     """
     left_out = _left_out(estimator)
     Y = as_points(Y, f"landmarks of the {estimator} MMD", minimum=1 + left_out)
@@ -106,7 +106,7 @@ def data_gradient(
     block: int | None = None,
     workspace: Workspace | None = None,
 ) -> Array:
-    """Return the part of ∇f_p(Y) that touches the records, the first line of Eq. 9.
+    """Return the part of ∇f_p(Y) that depends on the records, the first line of Eq. 9.
 
     Row i is −(4/(denominator·n_y)) Σ_j Σ_b (γ_b/B) (x_j − y_i) exp(−γ_b‖x_j − y_i‖²).
 
@@ -118,16 +118,16 @@ def data_gradient(
     denominator : float
         n_p, or a public number such as q·n for sampled batches.
     squared_norms : array of shape (n,), optional
-        ‖x‖² of the records, which the caller may keep from round to round; ignored when of another dtype.
+        ‖x‖² of the records, if already computed; ignored if of another dtype.
     block : int, optional
-        Records to take at once.
+        Records per block.
     workspace : Workspace, optional
         Memory to reuse.
 
     Returns
     -------
     array of shape (n_y, m)
-        float32 when X and Y are, but computed in float64 where float32 would lose the distances.
+        float32 if X and Y are, but computed in float64 where float32 would lose digits of the distances.
     """
     return _data_gradient(X, Y, kernel, None, denominator, squared_norms, block, workspace)
 
@@ -147,28 +147,28 @@ def clipped_data_gradient(
 
     A record adds (4γ̄/(denominator·n_y)) times the n_y × m matrix with rows (x − y_i)v_i, where v_i = w_i/γ̄
     and w_i = (1/B) Σ_b γ_b k_b(x, y_i). Its Frobenius norm √(Σ_i ‖x − y_i‖² v_i²) follows from distances and
-    weights, and scaling the record's row of weights by min(1, clip/norm) scales the matrix. So clipping costs
-    passes over a block, and no gradient of one record is formed.
+    weights, and scaling the record's row of weights by min(1, clip/norm) scales the matrix. So no gradient of a
+    single record is formed.
 
     By the triangle inequality the result moves by at most 8γ̄·clip/(denominator·n_y) when one record is
-    replaced, and by half of it when one is added or removed.
+    replaced, and by half that when one is added or removed.
 
     Parameters
     ----------
     clip : float
-        C, positive: the largest norm of a record's matrix. Above `max_clip` it does nothing. The other
-        parameters are those of `data_gradient`.
+        C > 0, the largest norm of a record's matrix; above `max_clip` nothing is clipped. Other parameters as in
+        `data_gradient`.
     """
     _check_positive("clip", clip)
     return _data_gradient(X, Y, kernel, clip, denominator, squared_norms, block, workspace)
 
 
 def max_clip(kernel: Kernel, landmarks: int) -> float:
-    """Return the clipping norm above which clipping does nothing, √(n_y/(2eγ)) for one bandwidth.
+    """Return the norm above which nothing is clipped: √(n_y/(2eγ)) for one bandwidth.
 
     Proof. r·e^{−γr²} has derivative (1 − 2γr²)e^{−γr²}, so its maximum is 1/√(2eγ), at r = 1/√(2γ).
     With v_i = Σ_b (γ_b/(Bγ̄)) k_b, row i of a record's matrix has norm at most Σ_b (γ_b/(Bγ̄))/√(2eγ_b), and
-    n_y rows have √n_y times this. For one bandwidth it is attained by landmarks that coincide.
+    n_y rows have √n_y times this. For one bandwidth, landmarks that coincide attain it.
     """
     _check_landmarks(landmarks)
     pairs = zip(kernel.gradient_coefficients, kernel.gammas, strict=True)
@@ -176,10 +176,10 @@ def max_clip(kernel: Kernel, landmarks: int) -> float:
 
 
 def smoothness(kernel: Kernel, landmarks: int, *, estimator: Estimator = "unbiased") -> float:
-    """Return L with ‖∇f_p(Y) − ∇f_p(Y')‖ ≤ L‖Y − Y'‖ (Frobenius) whatever the records.
+    """Return L with ‖∇f_p(Y) − ∇f_p(Y')‖ ≤ L‖Y − Y'‖ (Frobenius) for any records.
 
     For one bandwidth it is 4γ(κ/n_y + 1/(n_y − 1)) unbiased and 4γ(κ/n_y + 1/n_y) biased, κ = 2e^{−3/2};
-    4γ for n_y = 1, where the data's part is all. For several, the mean of these. Never above 12γ̄/n_y.
+    4γ for n_y = 1, where only the data's part remains. For several bandwidths, the mean. Never above 12γ̄/n_y.
 
     Proof. g(u) = u·e^{−γ‖u‖²} has the symmetric Jacobian M(u) = (I − 2γuuᵀ)e^{−γ‖u‖²}. With t = γ‖u‖² its
     eigenvalues are e^{−t}, in (0, 1], and (1 − 2t)e^{−t}, which falls from 1 to −κ at t = 3/2 and then rises
@@ -238,7 +238,7 @@ def _data_gradient(
         else:
             distances_into(x, x_norms, Y, y_norms, weights)
             weights = _weights(weights, kernel, clip, workspace)
-        # Within a block in its dtype, over blocks in float64: the product with Y cancels most of `pulls`.
+        # Summed over blocks in float64: the product with Y cancels most of `pulls`.
         totals += weights.sum(axis=0)
         gemm_into(1.0, x.T, weights.T, pulls.T)
     pulls -= totals.astype(dtype)[:, None] * Y
@@ -247,7 +247,7 @@ def _data_gradient(
 
 
 def _weights(distances: Array, kernel: Kernel, clip: float | None, workspace: Workspace) -> Array:
-    """Return w/γ̄ of a block of records, clipped, shape (rows, n_y); `distances` is spent."""
+    """Return w/γ̄ of a block of records, clipped, shape (rows, n_y); overwrites `distances`."""
     (rows, columns), dtype = distances.shape, distances.dtype
     weights = workspace.block(1, rows, columns, dtype)
     scratch = None if len(kernel.gammas) == 1 else workspace.block(2, rows, columns, dtype)
@@ -260,7 +260,7 @@ def _weights(distances: Array, kernel: Kernel, clip: float | None, workspace: Wo
 
 
 def _kernel_sum(X: Array, Y: Array, kernel: Kernel, *, symmetric: bool) -> float:
-    """Sum k over all pairs of rows, in tiles; when `symmetric`, X is Y and a row with itself is left out."""
+    """Sum k over all pairs of rows, in tiles; if `symmetric`, X is Y and pairs of a row with itself are omitted."""
     frame = frame_of(X, Y, kernel)
     dtype = frame.dtype
     tile = block_rows(max(len(X), len(Y)), 1024, dtype.itemsize)
@@ -279,7 +279,7 @@ def _kernel_sum(X: Array, Y: Array, kernel: Kernel, *, symmetric: bool) -> float
 
 
 def _left_out(estimator: str) -> int:
-    """Return how many partners a point loses: itself, when the estimator is unbiased."""
+    """Return 1 if a point is not paired with itself (unbiased), else 0."""
     if estimator not in ("unbiased", "biased"):
         raise InvalidParameter("estimator", estimator, "'unbiased' or 'biased'")
     return int(estimator == "unbiased")

@@ -17,14 +17,14 @@ from dpfedvis.numerics.kernels import Array
 Method = Literal["auto", "exact", "approximate"]
 
 BLOCK_BYTES = 64 << 20
-# Above this many records the quadratic search takes longer than building an approximate index.
+# Above this many records, exact search takes longer than building an approximate index.
 EXACT_LIMIT = 100_000
-# Groups of entries for each neighbour that is sought: more take longer, with fewer more entries have to be sorted.
+# Groups per neighbour in `_bound`: more groups take longer; with fewer, more entries have to be sorted.
 _GROUPS = 8
 
 
 class TooManyNeighbors(DpfedvisError):
-    """More neighbours were asked for than there are other records."""
+    """More neighbours requested than there are other records."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Neighbors:
         Nearest first; a record is not its own neighbour.
     distances : array of shape (n, k), float32
     recall : float
-        Share of true neighbours (by the estimate) among those found: 1 for the exact search, measured on a sample for
-        the approximate one.
+        Share of the exact search's neighbours that were found: 1 for exact search, measured on a sample for
+        approximate search.
     """
 
     indices: NDArray[np.int64]
@@ -59,13 +59,13 @@ def nearest(
         ``"approximate"`` is pynndescent on the coordinates of a Gram estimate; ``"auto"`` takes it above 100,000
         records.
     seed : int
-        For the approximate search and for the sample on which its recall is measured.
+        For the approximate search and the sample that measures its recall.
     sample : int
         Size of that sample.
     """
     n = len(estimate.left)
     if checks.count("k", k) >= n:
-        raise TooManyNeighbors(f"{k} neighbours were asked for among {n} records; at most {n - 1} are there")
+        raise TooManyNeighbors(f"{k} neighbours were asked for among {n} records; at most {n - 1} exist")
     checks.one_of("method", method, ("auto", "exact", "approximate"))
     if method == "approximate" or (method == "auto" and n > EXACT_LIMIT and isinstance(estimate, GramDistances)):
         return _approximate(estimate, k, seed, sample)
@@ -73,7 +73,7 @@ def nearest(
 
 
 def nearest_to(estimate: DistanceEstimate, queries: Array, k: int) -> Neighbors:
-    """Find the k records nearest to new ones, represented by `queries`, shape (q, r)."""
+    """Find the k records nearest to each of `queries`, shape (q, r)."""
     n = len(estimate.left)
     if checks.count("k", k) > n:
         raise TooManyNeighbors(f"{k} neighbours were asked for among {n} records")
@@ -99,11 +99,11 @@ def _search(estimate: DistanceEstimate, chosen: NDArray[np.int64], k: int) -> tu
 def _smallest(block: Array, k: int) -> tuple[NDArray[np.int64], Array]:
     """Columns and values of the k smallest entries of each row, smallest first; equal values by column.
 
-    To partition whole rows costs as much as the matrix product that made them. So a bound is found first that k entries
-    are sure to keep, and only those are sorted that keep it.
+    Partitioning whole rows costs as much as the matrix product that made them. So first find a bound that at least k
+    entries do not exceed, then sort only those.
     """
     n = block.shape[1]
-    kept = np.flatnonzero(~(block > _bound(block, k)))  # not "≤": a NaN is kept, and comes last
+    kept = np.flatnonzero(~(block > _bound(block, k)))  # not "≤": NaN is kept, and sorts last
     rows, columns = np.divmod(kept, n)
     values = block.ravel()[kept]
     order = np.lexsort((columns, values, rows))
@@ -115,7 +115,7 @@ def _smallest(block: Array, k: int) -> tuple[NDArray[np.int64], Array]:
 def _bound(block: Array, k: int) -> Array:
     """Return for each row a value that at least k entries do not exceed, and not many more, shape (rows, 1).
 
-    Disjoint groups of entries have a smallest one each. The k-th of these will do: k groups have an entry as small.
+    Take the minimum of each of several disjoint groups of entries: the k-th smallest minimum is such a value.
     """
     n = block.shape[1]
     size = n // (_GROUPS * k)
@@ -127,7 +127,7 @@ def _bound(block: Array, k: int) -> Array:
 
 def _approximate(estimate: DistanceEstimate, k: int, seed: int, sample: int) -> Neighbors:
     if not isinstance(estimate, GramDistances):
-        raise DpfedvisError("the approximate search needs coordinates: use the Gram estimate, or the exact search")
+        raise DpfedvisError("approximate search needs coordinates: use the Gram estimate, or exact search")
     from pynndescent import NNDescent
 
     with warnings.catch_warnings():
@@ -135,7 +135,7 @@ def _approximate(estimate: DistanceEstimate, k: int, seed: int, sample: int) -> 
         index = NNDescent(np.asarray(estimate.left, dtype=np.float32), n_neighbors=k + 1, random_state=seed)
     found, distances = index.neighbor_graph
     found, distances = _without_self(found.astype(np.int64), distances, k)
-    short = np.flatnonzero((found < 0).any(axis=1))  # it gave up on these
+    short = np.flatnonzero((found < 0).any(axis=1))  # not found
     found[short], distances[short] = _search(estimate, short, k)
     chosen = np.random.default_rng(seed).permutation(len(found))[:sample]
     exact, _ = _search(estimate, chosen, k)
@@ -144,7 +144,7 @@ def _approximate(estimate: DistanceEstimate, k: int, seed: int, sample: int) -> 
 
 
 def _without_self(found: NDArray[np.int64], distances: Array, k: int) -> tuple[NDArray[np.int64], Array]:
-    """Drop each record from its own row; where it is missing there (duplicates), drop the last entry instead."""
+    """Drop each record from its own row; if it is not there (duplicates), drop the last entry."""
     own = found == np.arange(len(found))[:, None]
     own[~own.any(axis=1), -1] = True
     keep = ~own

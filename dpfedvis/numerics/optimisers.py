@@ -1,4 +1,4 @@
-"""Steps of the server. Whatever it does with what passed the door is post-processing and costs no privacy."""
+"""Optimisers of the server. They see only what was released: post-processing, which costs no privacy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ State = dict[str, NDArray[np.float64]]
 
 
 class Optimiser(Protocol):
-    """The plug-in point: turns gradients, one after another, into steps."""
+    """Protocol: turns a sequence of gradients into steps."""
 
     @property
     def state(self) -> State:
-        """Arrays to keep in a snapshot; may be written back with `restore`."""
+        """Arrays to keep in a snapshot, for `restore`."""
 
     def restore(self, state: State) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
 
     def step(self, gradient: Array) -> Array:
         """Return what to add to Y, shape of `gradient`."""
@@ -59,7 +59,7 @@ class Momentum:
         checks.probability("decay", self.decay)
 
     def restore(self, state: State) -> None:
-        """Take over the velocity."""
+        """Set the velocity."""
         self.state = dict(state)
 
     def step(self, gradient: Array) -> Array:
@@ -85,7 +85,7 @@ class Adam:
         checks.probability("second", self.second)
 
     def restore(self, state: State) -> None:
-        """Take over the moments and the count."""
+        """Set the moments and the count."""
         self.state = dict(state)
 
     def step(self, gradient: Array) -> Array:
@@ -100,6 +100,6 @@ class Adam:
 
 
 def optimiser(name: str, step_size: float) -> Optimiser:
-    """Return a fresh optimiser by its name: ``"plain"``, ``"momentum"`` or ``"adam"``."""
+    """Return a new optimiser by name: ``"plain"``, ``"momentum"`` or ``"adam"``."""
     kinds: dict[str, type[Plain] | type[Momentum] | type[Adam]] = {"plain": Plain, "momentum": Momentum, "adam": Adam}
     return kinds[checks.one_of("optimiser", name, kinds)](step_size)

@@ -1,4 +1,4 @@
-"""Projections of the landmarks to public convex sets: bounds that a sensitivity may then rely on."""
+"""Projections of the landmarks to public convex sets, on whose bounds a sensitivity may rely."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dpfedvis.numerics.kernels import Array
 
 
 class Projection(Protocol):
-    """The plug-in point: maps Y, shape (n_y, m), to the nearest point, or at least to some point, of a public set."""
+    """Protocol: maps Y, shape (n_y, m), to the nearest point, or at least some point, of a public set."""
 
     def __call__(self, Y: Array) -> Array: ...
 
 
 @dataclass(frozen=True)
 class Everywhere:
-    """No bound at all."""
+    """No bound."""
 
     def __call__(self, Y: Array) -> Array:
         """Return Y."""
@@ -36,7 +36,7 @@ class Box:
 
     def __post_init__(self) -> None:
         if not self.low < self.high:
-            raise InvalidParameter("box", (self.low, self.high), "of a lower and a higher end")
+            raise InvalidParameter("box", (self.low, self.high), "(low, high) with low < high")
 
     def __call__(self, Y: Array) -> Array:
         """Clamp each coordinate."""
@@ -44,25 +44,11 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Ball:
-    """Every landmark within `radius` of the origin."""
-
-    radius: float
-
-    def __post_init__(self) -> None:
-        checks.positive("radius", self.radius)
-
-    def __call__(self, Y: Array) -> Array:
-        """Scale down the landmarks that are outside."""
-        return clip_norms(Y, self.radius)
-
-
-@dataclass(frozen=True)
 class SpectralBall:
     """Every landmark within `radius` of the origin, and the spectral norm of Y at most `spectral` (τ_Y of Thm 6).
 
-    First the rows are clipped and then the singular values. The second step replaces U S Vᵀ by U S′ Vᵀ with S′ ≤ S,
-    so that row i, of norm ‖u_i S‖, does not grow, and both bounds hold afterwards.
+    Rows are clipped first, then singular values. The second step replaces U S Vᵀ by U S′ Vᵀ with S′ ≤ S, so row i, of
+    norm ‖u_i S‖, does not grow, and both bounds hold.
     """
 
     radius: float
@@ -83,9 +69,9 @@ class SpectralBall:
 
 
 def clip_norms(X: Array, bound: float) -> Array:
-    """Scale rows to Euclidean norm at most `bound`, shape (n, m); rows within it are left as they are."""
+    """Scale rows to Euclidean norm at most `bound`, shape (n, m); shorter rows are not changed."""
     norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-    # A hair below the bound, so that rounding to the array's dtype cannot lift a row above it.
+    # Slightly below the bound: rounding to the array's dtype must not exceed it.
     target = bound * (1 - 4 * float(np.finfo(X.dtype).eps))
     scale = target / np.maximum(norms, target)
     return X if np.all(scale == 1) else (X * scale[:, None]).astype(X.dtype, copy=False)

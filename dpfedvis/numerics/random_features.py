@@ -18,9 +18,8 @@ BLOCK_ROWS = 4096
 class RandomFeatures:
     """φ(x) = (cos Wᵀx, sin Wᵀx)/√K with the columns of W drawn from the kernel's spectrum.
 
-    exp(−γ‖x − y‖²) is the characteristic function of N(0, 2γI), so that E⟨φ(x), φ(y)⟩ = k(x, y); for several
-    bandwidths each gets an equal part of the K frequencies. Since cos² + sin² = 1, ‖φ(x)‖ = 1 for every x and every
-    W.
+    exp(−γ‖x − y‖²) is the characteristic function of N(0, 2γI), so E⟨φ(x), φ(y)⟩ = k(x, y). Each of several
+    bandwidths gets an equal part of the K frequencies. Since cos² + sin² = 1, ‖φ(x)‖ = 1 for every x and W.
 
     Parameters
     ----------
@@ -30,7 +29,7 @@ class RandomFeatures:
     frequencies : int
         K, at least the number of bandwidths; φ(x) has 2K values.
     seed : int
-        Public: everybody must use the same frequencies.
+        Public: all clients and the server use the same frequencies.
     """
 
     kernel: Kernel
@@ -59,7 +58,7 @@ class RandomFeatures:
         return 2 * self.frequencies
 
     def total(self, X: Array) -> Array:
-        """Σ_j φ(x_j) over the rows of X, shape (2K,), float64; blocks of rows, no (n, K) array."""
+        """Σ_j φ(x_j) over the rows of X, shape (2K,), float64; computed in blocks, without an (n, K) array."""
         total = np.zeros(self.size)
         for start in range(0, len(X), BLOCK_ROWS):
             angles = X[start : start + BLOCK_ROWS].astype(np.float32, copy=False) @ self.matrix
@@ -85,5 +84,5 @@ class RandomFeatures:
 
 @lru_cache(maxsize=4)
 def _frequencies(features: RandomFeatures) -> Array:
-    """Return W, kept between the clients of a round, who all need the same one."""
+    """Return W; cached, because all clients of a round use the same one."""
     return features._draw()

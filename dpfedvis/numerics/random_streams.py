@@ -1,7 +1,7 @@
-"""Random streams without state: each is made from the seed and from what it is for.
+"""Random streams without state: each follows from the seed and its purpose.
 
-No stream depends on which others were used before it, so that a run gives the same result on any number of workers,
-and one that was interrupted goes on as if it had not been.
+No stream depends on the use of another. So the number of workers does not change a result, and neither does an
+interruption.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ class Streams:
     seed: int
 
     def generator(self, *purpose: str | int) -> np.random.Generator:
-        """Return the one generator for this purpose, such as ``("noise", "gradient", client, round)``."""
+        """Return the generator for this purpose, such as ``("noise", "gradient", client, round)``."""
         key = tuple(zlib.crc32(part.encode()) if isinstance(part, str) else part for part in purpose)
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))

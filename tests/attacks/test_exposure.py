@@ -135,7 +135,7 @@ def test_an_outlier_with_a_landmark_of_its_own_comes_first():
 def test_bad_input_is_named():
     with pytest.raises(InvalidPoints, match="at least 2 rows"):
         exposure(RECORDS[:5], RECORDS[:1], FRESH, rng=RNG(0))
-    with pytest.raises(InvalidPoints, match="as many features"):
+    with pytest.raises(InvalidPoints, match="same number of features"):
         exposure(RECORDS[:5, :3], RECORDS, FRESH, rng=RNG(0))
     with pytest.raises(InvalidPoints, match="not finite"):
         exposure(np.full((3, 64), np.nan), RECORDS, FRESH, rng=RNG(0))

@@ -20,7 +20,6 @@ import pytest
 from accounting import Budget, BudgetExceeded, InvalidParameter, Ledger
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import ClientWorkers, Door, FileDamaged, ReleasedTwice, outbox
-from dpfedvis.federation.callbacks import EarlyStop
 from dpfedvis.federation.checkpoint import SnapshotMismatch
 from dpfedvis.federation.feddl import FedDL
 from dpfedvis.federation.round_log import as_array
@@ -135,7 +134,7 @@ def test_a_finished_run_is_not_run_again(configure, fed, tmp_path):
 
 
 def test_a_run_that_stopped_early_may_go_on(configure, fed, tmp_path):
-    first = configure().run(fed, checkpoint=tmp_path, callbacks=[EarlyStop(1e9, patience=2)])
+    first = configure().run(fed, checkpoint=tmp_path, callbacks=[lambda done, Y: done.number == 2])
     assert len(first.trace) == 2
     second = configure().run(fed, checkpoint=tmp_path)
     np.testing.assert_array_equal(second.landmarks, configure().run(fed).landmarks)
@@ -144,7 +143,7 @@ def test_a_run_that_stopped_early_may_go_on(configure, fed, tmp_path):
 
 def test_another_number_of_workers_may_take_over(configure, fed, tmp_path):
     config = configure()
-    config.run(fed, checkpoint=tmp_path, callbacks=[EarlyStop(1e9, patience=1)]).ledger.close()
+    config.run(fed, checkpoint=tmp_path, callbacks=[lambda done, Y: done.number == 1]).ledger.close()
     result = replace(config, workers=ClientWorkers(3)).run(fed, checkpoint=tmp_path)
     np.testing.assert_array_equal(result.landmarks, config.run(fed).landmarks)
 
@@ -253,7 +252,7 @@ def test_a_ledger_in_memory_does_not_go_with_a_checkpoint(configure, fed, tmp_pa
 
 
 def test_a_ledger_that_lacks_a_finished_round_is_refused(configure, fed, tmp_path):
-    configure().run(fed, checkpoint=tmp_path, callbacks=[EarlyStop(1e9, patience=2)]).ledger.close()
+    configure().run(fed, checkpoint=tmp_path, callbacks=[lambda done, Y: done.number == 2]).ledger.close()
     for path in tmp_path.glob("ledger.sqlite*"):
         path.unlink()
     with pytest.raises(SnapshotMismatch, match="the ledger has no gradient of round 1, which was released"):

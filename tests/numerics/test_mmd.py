@@ -348,7 +348,7 @@ class TestErrors:
             mmd.mmd2(X, Y, KERNELS[0])
 
     def test_shapes(self, points):
-        with pytest.raises(InvalidPoints, match="as many features, got 3 and 2"):
+        with pytest.raises(InvalidPoints, match="same number of features, got 3 and 2"):
             mmd.gradient(points[0], points[1][:, :2], KERNELS[0])
 
     @pytest.mark.parametrize("call", [mmd.max_clip, mmd.smoothness])

@@ -23,7 +23,6 @@ from dpfedvis.evaluation.theory import (
     Smoothness,
     condition,
     dissimilarity,
-    entry_certificate,
     gram_certificate,
     kernel_certificate,
     lemma1_corrected,
@@ -118,7 +117,7 @@ RIDGES = st.sampled_from([0.0, 0.0, 1e-12, 1e-6, 0.1, 3.0])
 class TestDeterministic:
     @given(layouts(), RANKS, RIDGES)
     def test_the_certificate_holds_with_its_allowance_for_rounding(self, layout, rank, ridge) -> None:
-        """E ⪰ 0, its norms and every entry; landmarks may be anything at all."""
+        """E ⪰ 0 and its norms; landmarks may be anything at all."""
         X, Y, kernel = layout
         factor, E, allowance = estimate(X, Y, kernel, rank, ridge)
         tiny = 1e-13 * len(X) * len(Y)  # of E itself, as computed here
@@ -126,9 +125,6 @@ class TestDeterministic:
         for norm in NORMS:
             bound = kernel_certificate(factor, norm=norm, allowance=allowance)
             assert np.linalg.norm(E, ORDER[norm]) <= bound.value + tiny
-        i, j = np.unravel_index(np.argmax(np.abs(E)), E.shape)
-        for a, b in ((i, j), (0, len(X) - 1), (0, 0)):
-            assert abs(E[a, b]) <= entry_certificate(factor, int(a), int(b), allowance=allowance) + tiny
         # The allowance must stay an allowance.
         assert allowance < 1e-3
 

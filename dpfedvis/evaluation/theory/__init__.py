@@ -8,7 +8,6 @@ counterexamples, is in reports/theory/errata.md.
 from dpfedvis.evaluation.theory.bound import NORMS, Bound, Norm, trivial_error
 from dpfedvis.evaluation.theory.certificate import (
     GramCertificate,
-    entry_certificate,
     entry_error,
     gram_certificate,
     kernel_certificate,
@@ -63,7 +62,6 @@ __all__ = [
     "centred",
     "condition",
     "dissimilarity",
-    "entry_certificate",
     "entry_error",
     "gram_certificate",
     "kernel_certificate",

@@ -83,13 +83,6 @@ def kernel_certificate(factor: KernelFactor, *, norm: Norm, allowance: float = 0
     return Bound("certificate", "ours", factor.certificate + extra, norm, trivial=trivial_error(n, norm), note=note)
 
 
-def entry_certificate(factor: KernelFactor, i: int, j: int, *, allowance: float = 0.0) -> float:
-    """|E_ij| ≤ √((E_ii + 2a)(E_jj + 2a)) + 2a: the 2 × 2 minors of G ⪰ 0 of `kernel_certificate`, and |aK + N| ≤ 2a."""
-    residuals = factor.residuals
-    double = 2 * checks.nonnegative("allowance", allowance)
-    return math.sqrt((residuals[i] + double) * (residuals[j] + double)) + double
-
-
 def noisy_rows(left: Float64, eigenvalues: Float64, *, sigma: float, failure: float, norm: Norm) -> Bound:
     """Certificate for rows that carry noise: K̂ = F̃F̃ᵀ from C̃ = C + N, N of independent N(0, σ²), known σ.
 

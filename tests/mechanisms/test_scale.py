@@ -155,7 +155,7 @@ def test_one_record_a_client():
     result = run(fed, budget=Budget(2.0, 1e-5), tau_x=6.0)
     assert np.isfinite(result.landmarks).all()
     assert 0 < result.public.kernel.gammas[0] < math.inf
-    with pytest.raises(InvalidParameter, match="do the records vary") as caught:
+    with pytest.raises(InvalidParameter, match="are all records equal") as caught:
         FedDL(landmarks=6, rounds=1, bandwidth="median").run(fed)
     assert caught.value.value == 0.0
 
@@ -165,7 +165,7 @@ def test_constant_features():
     result = run(fed, tau_x=2.0, budget=Budget(1e4, 1e-5))
     assert result.public.kernel.gammas[0] == pytest.approx(1 / (0.01 * 4)), "the floor of a hundredth of τ²"
     assert np.isfinite(result.landmarks).all()
-    with pytest.raises(InvalidParameter, match="do the records vary"):
+    with pytest.raises(InvalidParameter, match="are all records equal"):
         FedDL(landmarks=6, rounds=1, bandwidth="median").run(fed)
 
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtr
+from scipy.special import bdtr, expit
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from attacks.auditing.claims import Claim
-from attacks.auditing.lower_bounds import (
+from attacks.auditing.bounds import (
+    Claim,
     epsilon_from_gdp,
     epsilon_from_one_run,
     epsilon_from_rates,
     planned_guesses,
-    rate_above,
 )
+from attacks.auditing.evidence import Evidence, Predictor, Seen, weigh
 from attacks.auditing.result import AuditResult, Guesses, LowerBound, Scores
+from attacks.shared.statistics import rate_above
+from dpfedvis.numerics.kernels import Array
 
 INDEPENDENT = "independent games, fair coins"
 GAUSSIAN = "Gaussian trade-off (the claim's own form)"
@@ -137,3 +139,89 @@ def _scores(name: str, values: npt.ArrayLike) -> Scores:
     if np.isnan(scores).any():
         raise InvalidParameter(name, "nan", "numbers")
     return scores
+
+
+def audit_uploads(
+    seen: Iterable[Seen],
+    predict: Predictor,
+    coins: Mapping[str, bool],
+    claim: Claim,
+    *,
+    confidence: float = 0.95,
+    title: str = "uploads",
+    description: str = "all uploads of each client",
+    facts: Mapping[str, Any] | None = None,
+) -> AuditResult:
+    """Audit everything that a set of clients uploaded as one mechanism: each client hosts one game.
+
+    Clients hold disjoint records, so that the games of different clients are neighbours of one and the same data set,
+    and noise of different clients is independent.
+
+    Parameters
+    ----------
+    seen : iterable of Seen
+        A watcher's or a recording's uploads, of any number of stages.
+    predict : Predictor
+    coins : mapping of str to bool
+        Name of each client with a canary → whether it holds the "in" record.
+    claim : Claim
+        Such as `Claim.of_ledger`.
+    confidence, title, facts
+        As in `audit_games`.
+    description : str
+        What was seen, for the result.
+
+    Notes
+    -----
+    The threshold is at a log-likelihood ratio of 0, whatever the run shows. With a μ the scores are the ratios over μ,
+    shifted by μ/2, so that under the claim they are N(0, 1) out and N(μ, 1) in at most; without one they are the
+    probability of "in".
+    """
+    return audit_evidence(
+        weigh(seen, predict),
+        coins,
+        claim,
+        confidence=confidence,
+        title=title,
+        description=description,
+        facts=facts,
+    )
+
+
+def audit_evidence(
+    evidence: Evidence,
+    coins: Mapping[str, bool],
+    claim: Claim,
+    *,
+    confidence: float,
+    title: str,
+    description: str,
+    facts: Mapping[str, Any] | None = None,
+) -> AuditResult:
+    """Audit what is known of each coin, of one run or of many; parameters as in `audit_uploads`."""
+    missing = [game for game in coins if game not in evidence.ratios]
+    if missing:
+        raise InvalidParameter("uploads", f"none of {missing[0]}", "at least one with a prediction for every canary")
+    facts = dict(facts or {})
+    if claim.mu is not None and evidence.distance:
+        facts["reach"] = max(evidence.distance.values()) / claim.mu
+    ratios = np.array([evidence.ratios[game] for game in coins])
+    tossed = np.array(list(coins.values()), dtype=bool)
+    scores, threshold = scores_of(ratios, claim)
+    return audit_games(
+        scores[tossed],
+        scores[~tossed],
+        claim,
+        threshold=threshold,
+        confidence=confidence,
+        title=title,
+        seen=description,
+        facts=facts,
+    )
+
+
+def scores_of(ratios: Array, claim: Claim) -> tuple[Array, float]:
+    """Return scores in the units of the claim, and the threshold that stands for a ratio of 0."""
+    if claim.mu is None:
+        return expit(ratios), 0.5
+    return ratios / claim.mu + claim.mu / 2, claim.mu / 2

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 
 from accounting import Budget, Event, GaussianRelease, Ledger, checks
 from accounting.errors import InvalidParameter
-from attacks.auditing.claims import Claim
-from attacks.auditing.games import audit_games
+from attacks.auditing.bounds import Claim
+from attacks.auditing.games import audit_games, scores_of
 from attacks.auditing.result import AuditResult
-from attacks.auditing.uploads import scores_of
 from dpfedvis.federation import Door, Federation, Streams
 from dpfedvis.federation.noise_plan import HOME, plan_run, terms_of_clients
 from dpfedvis.mechanisms import Mechanism, Message, PreparedRecords, Update

@@ -20,11 +20,11 @@ import numpy as np
 
 from accounting import Budget, checks
 from accounting.errors import InvalidParameter
+from attacks.auditing.evidence import Watcher
 from attacks.auditing.noise import Progress
+from attacks.auditing.pipeline_games import Played, WatchedRun
 from attacks.auditing.pipeline_model import PipelineModel, orthogonal_pairs, stages
-from attacks.auditing.played import Played, WatchedRun
 from attacks.auditing.result import AuditResult
-from attacks.auditing.uploads import Watcher
 from dpfedvis import FedTSNE
 from dpfedvis.data import FederatedData
 from dpfedvis.federation.callbacks import KeepLandmarks

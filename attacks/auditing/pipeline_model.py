@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from accounting import Event, GaussianRelease
-from attacks.auditing.uploads import Prediction, Watched
+from attacks.auditing.evidence import Prediction, Watched
 from dpfedvis import FedTSNE
 from dpfedvis.federation.private_map import Placement
 from dpfedvis.mechanisms import Mechanism, PreparedRecords

@@ -16,11 +16,12 @@ import numpy as np
 
 from accounting import Budget, Event, Ledger, PostProcessing, checks
 from accounting.errors import InvalidParameter
+from attacks.auditing.bounds import Claim
 from attacks.auditing.canaries import Scene, scene_for
-from attacks.auditing.claims import Claim
+from attacks.auditing.evidence import Prediction, Seen, Watched, Watcher
+from attacks.auditing.games import audit_uploads
 from attacks.auditing.noise import Progress
 from attacks.auditing.result import AuditResult
-from attacks.auditing.uploads import Prediction, Seen, Watched, Watcher, audit_uploads
 from dpfedvis.data import FederatedData
 from dpfedvis.federation.callbacks import KeepLandmarks
 from dpfedvis.federation.feddl import FedDL, FedDLResult

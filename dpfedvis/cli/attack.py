@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dpfedvis.errors import DpfedvisError
 
 if TYPE_CHECKING:
-    from attacks.kinds import Result, Truth
+    from attacks.shared.registry import Result, Truth
     from dpfedvis.runs.upload_reader import Recording
 
 _EXAMPLE = """\
@@ -55,13 +55,11 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from accounting import checks
-    from attacks.gradients import NothingToSee
-    from attacks.kinds import NothingToAttack, available, kind
+    from attacks.shared.registry import KINDS, NothingToAttack, kind
     from dpfedvis.federation import Streams
     from dpfedvis.runs.upload_reader import Recording
 
-    names = available()
-    checks.one_of("--kind", arguments.kind, ("all", *names))
+    checks.one_of("--kind", arguments.kind, ("all", *KINDS))
     streams = Streams(checks.at_least("--seed", arguments.seed, 0))
     recording = Recording.read(arguments.folder)
     truth = truth_of(recording.folder)
@@ -69,12 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
     owners = None if arguments.owner_out is None else apart(Path(arguments.owner_out), recording.folder, out)
     report: dict[str, Any] = {}
     results: dict[str, Result] = {}
-    for name in names if arguments.kind == "all" else (arguments.kind,):
+    for name in KINDS if arguments.kind == "all" else (arguments.kind,):
         if sys.stderr.isatty():
             print(f"{name} …", file=sys.stderr)
         try:
             results[name] = kind(name)(recording, truth, streams.generator("attack", name))
-        except (NothingToAttack, NothingToSee) as reason:
+        except NothingToAttack as reason:
             if arguments.kind != "all":
                 raise
             report[name] = {"skipped": str(reason)}
@@ -106,7 +104,7 @@ def truth_of(folder: Path) -> Truth:
 
     import numpy as np
 
-    from attacks.kinds import Truth
+    from attacks.shared.registry import Truth
     from dpfedvis.runs.execute import CONFIG, PROVENANCE
     from dpfedvis.runs.settings import RunConfig
     from dpfedvis.runs.upload_reader import RecordingError
@@ -154,7 +152,7 @@ def apart(folder: Path, *public: Path) -> Path:
 
 def write_owners(recording: Recording, truth: Truth, folder: Path) -> None:
     """Leave each client a file of its most exposed records."""
-    from attacks.exposure_attack import owner_views
+    from attacks.exposure.report import owner_views
     from dpfedvis.numerics.files import write_text
     from dpfedvis.runs.execute import FolderUnusable
 

@@ -14,7 +14,7 @@ from dpfedvis.cli.audit_pipeline import MECHANISM_SETTINGS, audit_run, audit_set
 from dpfedvis.errors import DpfedvisError
 
 if TYPE_CHECKING:
-    from attacks.audit import Level
+    from attacks.auditing import Level
     from dpfedvis.mechanisms import Mechanism
 
 _EXAMPLE = """\
@@ -143,7 +143,7 @@ def _levels(arguments: argparse.Namespace, mechanism: Mechanism) -> tuple[str, .
 
 
 def _level(arguments: argparse.Namespace, mechanism: Mechanism, name: str) -> Level:
-    from attacks.audit import NoiseAudit, RecordAudit
+    from attacks.auditing import NoiseAudit, RecordAudit
 
     common: dict[str, Any] = {
         "local_steps": arguments.local_steps if mechanism.local_steps and arguments.local_steps is not None else 1,

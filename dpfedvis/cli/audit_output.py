@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attacks.audit import AuditResult
+    from attacks.auditing import AuditResult
 
 
 def as_text(result: AuditResult) -> str:

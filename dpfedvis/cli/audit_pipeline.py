@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from accounting import Budget
     from accounting.statement import Statement
     from attacks.auditing.pipeline import PipelineAudit
-    from attacks.membership_games import StrongGames
+    from attacks.membership.rates import StrongGames
     from dpfedvis.mechanisms import Mechanism
     from dpfedvis.runs.settings import RunConfig
 
@@ -96,7 +96,7 @@ def _play(
     before: Statement | None = None,
     run: Path | None = None,
 ) -> int:
-    from attacks.auditing.played import for_statement
+    from attacks.auditing.pipeline_games import for_statement
 
     out = None if arguments.out is None else make_folder(arguments.out)
     played = level.play(mechanism, budget)

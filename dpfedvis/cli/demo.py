@@ -159,7 +159,7 @@ def centrally(config: RunConfig) -> tuple[Cloud, dict[str, float]]:
 
 def attacked(folder: Path, key: str, seed: int) -> Attacked:
     """Attack the rows of a run; its pictures show records, and lie beside the runs."""
-    from attacks.kinds import NothingToAttack, kind
+    from attacks.shared.registry import NothingToAttack, kind
     from dpfedvis.cli.attack import truth_of, write
     from dpfedvis.experiments.demo_page import Attacked
     from dpfedvis.federation import Streams

@@ -26,9 +26,8 @@ import numpy as np
 
 from accounting import Ledger
 from accounting.statement import state
-from attacks.gradients import NothingToSee
-from attacks.kinds import NothingToAttack, Truth, available, kind
-from attacks.reconstruction_attack import Reconstruction
+from attacks.reconstruction.report import Reconstruction
+from attacks.shared.registry import KINDS, NothingToAttack, Truth, kind
 from dpfedvis import FederatedData
 from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import load
@@ -67,7 +66,7 @@ class Job:
 
 def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
     """All runs of the report."""
-    kinds = tuple(name for name in available() if name != INVERSION)
+    kinds = tuple(name for name in KINDS if name != INVERSION)
     common: dict[str, Any] = {
         "data": arguments.data,
         "rounds": arguments.rounds,
@@ -85,8 +84,6 @@ def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
             yield Job(f"{mechanism}, noisy, ε = {epsilon:g}", config, kinds)
         yield Job(f"input, ε = {epsilon:g}", RunConfig(mechanism="input", epsilon=epsilon, **large), kinds)
         yield Job(f"billboard, ε = {epsilon:g}", RunConfig(epsilon=epsilon, **{**large, "landmarks": None}), kinds)
-    if INVERSION not in available():
-        return
     few = {**common, "records": 40, "clients": 40, "landmarks": 50, "rounds": 3, "map": "clusters"}
     yield Job("one record a client: none", RunConfig(mechanism="none", **few), (INVERSION,))
     yield Job("one record a client: heuristic β = 1", RunConfig(mechanism="heuristic", beta=1.0, **few), (INVERSION,))
@@ -130,7 +127,7 @@ def cell(job: Job, recording: Recording, truth: Truth, facts: dict[str, Any]) ->
         started = time.perf_counter()
         try:
             result = kind(each)(recording, truth, Streams(0).generator("attack", each))
-        except (NothingToAttack, NothingToSee) as reason:
+        except NothingToAttack as reason:
             found[each] = {"skipped": str(reason)}
             continue
         except np.linalg.LinAlgError as error:
@@ -269,7 +266,7 @@ Records, rounds and clients of this section were chosen for what one core does i
 ![Reconstructions run by run](reconstruction.png)
 """
     lines = [*text.splitlines(), ""]
-    for each in available():
+    for each in KINDS:
         results = {name: value["attacks"][each] for name, value in cells.items() if each in kept[name]}
         lines += _table(each, results, cells)
     return "\n".join(lines)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from accounting import Budget, Ledger
-from attacks.gradients import Contribution
+from attacks.shared.gradients import Contribution
 from dpfedvis import FederatedData
 from dpfedvis.federation.private_map.learner import Learner
 from dpfedvis.mechanisms import GradientPerturbation

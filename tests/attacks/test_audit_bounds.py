@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, norm
 
 from accounting import InvalidParameter, gaussian_delta, gaussian_epsilon
-from attacks.auditing.lower_bounds import (
+from attacks.auditing.bounds import (
     epsilon_from_gdp,
     epsilon_from_one_run,
     epsilon_from_rates,

@@ -25,8 +25,8 @@ from accounting import (
     gaussian_epsilon,
 )
 from accounting.rounding import rounded_down
-from attacks.audit import AuditResult, Claim, audit_games
-from attacks.auditing.lower_bounds import (
+from attacks.auditing import AuditResult, Claim, audit_games
+from attacks.auditing.bounds import (
     epsilon_from_gdp,
     epsilon_from_one_run,
     epsilon_from_rates,
@@ -51,7 +51,7 @@ def played(mu: float, games: int, seed: int, *, noise: float = 1.0, claimed: flo
 
 def test_audit_is_a_public_name() -> None:
     """The module has the same name: whoever imports it first must not put it in the function's place."""
-    code = "from attacks.audit import NoiseAudit\nfrom attacks import audit\nassert callable(audit), audit"
+    code = "from attacks.auditing import NoiseAudit\nfrom attacks import audit\nassert callable(audit), audit"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 

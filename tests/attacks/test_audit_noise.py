@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from accounting import Budget, InvalidParameter, gaussian_epsilon
 from attacks import audit
-from attacks.audit import AuditResult, NoiseAudit
+from attacks.auditing import AuditResult, NoiseAudit
 from dpfedvis.federation import Streams
 from dpfedvis.mechanisms import (
     MECHANISMS,

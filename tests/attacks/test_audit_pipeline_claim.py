@@ -16,8 +16,8 @@ from accounting import Budget, GaussianRelease, InvalidParameter, Ledger, NoiseS
 from accounting.audit_summary import HARDLY, SEPARATE
 from accounting.rounding import rounded_down
 from attacks import audit
-from attacks.audit import Claim, PipelineAudit
-from attacks.auditing.played import Played, for_statement
+from attacks.auditing import Claim, PipelineAudit
+from attacks.auditing.pipeline_games import Played, for_statement
 from dpfedvis.federation import client
 from dpfedvis.mechanisms import KMeans, mechanism
 from dpfedvis.numerics.kernels import Array

@@ -12,10 +12,10 @@ import pytest
 
 from accounting import Budget, InvalidParameter, gaussian_epsilon
 from attacks import audit
-from attacks.audit import AuditResult, Claim, Prediction, RecordAudit, Scene, Watcher, audit_uploads
+from attacks.auditing import AuditResult, Claim, Prediction, RecordAudit, Scene, Watcher, audit_uploads
 from attacks.auditing.canaries import opposite_phases, opposite_sides, scene_for
+from attacks.auditing.evidence import weigh
 from attacks.auditing.records import Still, invert
-from attacks.auditing.uploads import weigh
 from dpfedvis.data import FederatedData
 from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import (

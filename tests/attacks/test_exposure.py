@@ -14,9 +14,9 @@ import pytest
 from accounting import Budget
 from accounting.errors import InvalidParameter
 from attacks import exposure
-from attacks.exposure import attribute_errors, most_exposed, nearest
-from attacks.exposure_attack import owner_views
-from attacks.kinds import NothingToAttack, Truth, kind
+from attacks.exposure.landmarks import attribute_errors, nearest
+from attacks.exposure.report import most_exposed, owner_views
+from attacks.shared.registry import NothingToAttack, Truth, kind
 from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import FederatedData, load
 from dpfedvis.errors import DpfedvisError

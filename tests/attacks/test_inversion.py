@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 from accounting import Budget, sensitivity
 from accounting.errors import InvalidParameter
 from attacks import invert_gradient
-from attacks.gradients import NothingToSee, SeenGradient, predict, pull_back, push_forward, weights
-from attacks.inversion import Prior, meet
-from attacks.inversion_curve import inversion_curve, see
-from attacks.inversion_score import error_floor, information, score_inversion
-from attacks.kinds import NothingToAttack, Truth, kind
+from attacks.inversion.report import error_floor, information, score_inversion
+from attacks.inversion.solver import Prior, meet
+from attacks.shared.gradients import NothingToSee, SeenGradient, predict, pull_back, push_forward, weights
+from attacks.shared.registry import NothingToAttack, Truth, kind
 from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import FederatedData, load
 from dpfedvis.errors import DpfedvisError
@@ -31,6 +30,7 @@ from dpfedvis.numerics.mmd import data_gradient, gradient
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
+from tests.attacks.strong_games import see
 
 DIGITS = load("digits").X[np.random.default_rng(0).permutation(1797)]
 FRESH = DIGITS[1000:].astype(np.float64)
@@ -232,21 +232,6 @@ def test_bad_input_is_named():
         invert_gradient([SeenGradient(Y, Y)], KERNEL, records=1, prior=PRIOR)
     with pytest.raises(DpfedvisError, match="positive definite"):
         invert_gradient([SeenGradient(Y, Y)], KERNEL, records=2, prior=Prior(np.zeros(4), np.zeros((4, 4))))
-
-
-def test_the_curve_goes_from_exact_to_guessing(tmp_path: Path):
-    curve = inversion_curve(
-        DIGITS[:900], FRESH, sizes=(1,), epsilons=(1.0, 1e5), betas=(1.0,), clients=3, gamma=GAMMA, bounds=(0, 1)
-    )
-    none, beta, strict, loose = curve.points
-    assert none.ratio < 1e-6 < loose.ratio < 0.2 < 0.95 < strict.ratio < 1.05
-    assert 1e-6 < beta.ratio < 0.3
-    assert none.floor == 0
-    assert strict.floor > 0.95
-    assert json.loads(curve.to_json())["points"][2]["epsilon"] == 1
-    assert "| heuristic, β = 1 (no ε) | 1 |" in curve.markdown()
-    curve.figure(tmp_path / "curve.png")
-    assert (tmp_path / "curve.png").stat().st_size > 1000
 
 
 CONFIG = RunConfig(

@@ -13,12 +13,11 @@ import pytest
 from scipy.special import ndtr
 
 from accounting import Budget, Ledger
-from attacks.inversion_curve import see
-from attacks.kinds import NothingToAttack, Truth, kind
-from attacks.membership_games import Neighbours, judge, play
-from attacks.membership_scores import gradient_scores, list_scores
-from attacks.roc import Limit, auc
-from attacks.views import as_learned, contribution_of, gradients_of
+from attacks.membership.rates import judge
+from attacks.membership.scores import gradient_scores, list_scores
+from attacks.shared.gradients import as_learned, contribution_of, gradients_of
+from attacks.shared.registry import NothingToAttack, Truth, kind
+from attacks.shared.statistics import Limit, auc
 from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import FederatedData, load
 from dpfedvis.errors import DpfedvisError
@@ -28,6 +27,7 @@ from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
 from tests.attacks.conftest import GAMMA, PLAIN
+from tests.attacks.strong_games import STRONG, Neighbours, play, see
 
 DIGITS = load("digits").X[np.random.default_rng(0).permutation(1797)].astype(np.float64)
 # One false alarm in a thousand; every seed below is fixed, so that a test that passes goes on passing.
@@ -115,7 +115,9 @@ def test_noise_that_is_less_than_the_ledger_says_is_noticed():
     """Half the σ of the event, as from a faulty source of noise; the threshold does not move with it."""
     rng, mu, count = np.random.default_rng(12), 1.0, 500
     coins = rng.random(count) < 0.5
-    honest, faulty = (judge(mu * coins + sd * rng.normal(size=count), coins, mu, Limit.of_mu(mu)) for sd in (1, 0.5))
+    honest, faulty = (
+        judge(mu * coins + sd * rng.normal(size=count), coins, mu, Limit.of_mu(mu), STRONG) for sd in (1, 0.5)
+    )
     assert honest.excess > LEVEL > faulty.excess
     assert faulty.outcome.auc.low > faulty.outcome.limit.auc()
 
@@ -123,7 +125,7 @@ def test_noise_that_is_less_than_the_ledger_says_is_noticed():
 def test_games_of_different_distances_are_judged_each_by_its_own():
     rng, count = np.random.default_rng(15), 4000
     coins, apart = rng.random(count) < 0.5, rng.choice([0.5, 2.0], count)
-    found = judge(apart * coins + rng.normal(size=count), coins, apart, Limit.of_mu(2.0))
+    found = judge(apart * coins + rng.normal(size=count), coins, apart, Limit.of_mu(2.0), STRONG)
     assert found.distance == pytest.approx(apart.mean())
     assert found.possible == pytest.approx(np.mean(ndtr(apart / 2)))
     # A threshold at half of the mean distance for all would lose some of this.

@@ -17,8 +17,8 @@ from scipy.stats import binom, binomtest, norm
 from accounting import Budget, Ledger, SampledGaussianRelease, Unprotected, gaussian_epsilon
 from accounting.events import GaussianRelease
 from attacks import membership
-from attacks.membership import Game
-from attacks.roc import Limit, NoScores, auc, conformal_threshold, exceeds, rate
+from attacks.membership.rates import Game
+from attacks.shared.statistics import Limit, NoScores, auc, conformal_threshold, exceeds, rate
 
 GAME = Game("scores", "members", "others", "everything", independent=True)
 

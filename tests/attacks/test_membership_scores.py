@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import sensitivity
-from attacks.gradients import Contribution, SeenGradient
-from attacks.membership_scores import (
+from attacks.membership.scores import (
     gradient_scores,
     insider_scores,
     landmark_scores,
-    likelihood_score,
     list_scores,
     nearest_distances,
 )
+from attacks.shared.gradients import Contribution, SeenGradient
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.mmd import clipped_data_gradient, data_gradient
 from tests.attacks.conftest import PLAIN
+from tests.attacks.strong_games import likelihood_score
 
 CONTRIBUTIONS = [PLAIN, Contribution(Kernel((0.1, 0.7))), Contribution(Kernel((0.1, 0.7)), clip=0.6)]
 

@@ -17,8 +17,8 @@ from scipy.stats import multivariate_normal
 from accounting import Budget, GaussianRelease
 from accounting.errors import InvalidParameter
 from attacks import reconstruct_from_coordinates, reconstruct_from_distances, reconstruct_from_kernel
-from attacks.reconstruction import BadRows, squared_distances_of
-from attacks.scoring import largest_pair_accuracy, recognised, relative_error
+from attacks.reconstruction.rows import BadRows, squared_distances_of
+from attacks.reconstruction.scores import largest_pair_accuracy, recognised, relative_error
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.data import load
 from dpfedvis.mechanisms.rows import DistanceRows, GramRows, KernelRows
@@ -175,7 +175,7 @@ def test_bounds_are_kept(Y: np.ndarray) -> None:
 def test_blocks_change_nothing(Y: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     D = DistanceRows().of(DIGITS[:50], Y)
     whole = reconstruct_from_distances(D, Y)
-    monkeypatch.setattr("attacks.reconstruction.BLOCK_ROWS", 7)
+    monkeypatch.setattr("attacks.reconstruction.rows.BLOCK_ROWS", 7)
     np.testing.assert_allclose(reconstruct_from_distances(D, Y), whole, atol=1e-12)
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from attacks import scoring
-from attacks.scoring import (
+from attacks.reconstruction import scores as scoring
+from attacks.reconstruction.scores import (
     CannotScore,
     closeness,
     largest_pair_accuracy,

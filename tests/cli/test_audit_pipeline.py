@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from attacks.audit import PipelineAudit
+from attacks.auditing import PipelineAudit
 from dpfedvis.cli.main import main
 
 

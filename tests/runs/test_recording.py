@@ -16,8 +16,8 @@ import pytest
 from sklearn.base import clone
 
 from accounting import Event, GaussianRelease, Ledger, PostProcessing, Unprotected
-from attacks.kinds import NothingToAttack
-from attacks.views import contribution_of
+from attacks.shared.gradients import contribution_of
+from attacks.shared.registry import NothingToAttack
 from dpfedvis import FederatedData
 from dpfedvis.estimators.tsne_umap import FedTSNE
 from dpfedvis.mechanisms import mechanism

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import bdtrc, ndtr, ndtri
+from scipy.special import bdtrc, betaincinv, ndtr, ndtri
 
 from accounting import Event, Ledger, checks, gaussian_epsilon
 from accounting.accountants import distinct, tightest
 from accounting.composition import Composition
-from attacks.auditing.lower_bounds import rate_above
-from attacks.gradients import Float64
+from accounting.errors import InvalidParameter
+from attacks.shared.gradients import Float64
 from dpfedvis.errors import DpfedvisError
 
 CONFIDENCE = 0.95
@@ -135,6 +135,28 @@ class Limit:
         """Return the fields; JSON has no infinity."""
         plain = {"mu": self.mu, "epsilon": self.epsilon, "delta": self.delta}
         return {name: "inf" if value == math.inf else value for name, value in plain.items()}
+
+
+def rate_above(errors: int, games: int, confidence: float) -> float:
+    """Upper end of the one-sided Clopper–Pearson interval: a rate that is exceeded with probability 1 − confidence.
+
+    Parameters
+    ----------
+    errors, games : int
+        0 ≤ errors ≤ games, games ≥ 1.
+    confidence : float
+
+    Returns
+    -------
+    float
+        The p at which P[Binomial(games, p) ≤ errors] = 1 − confidence; 1 if every game was an error (Clopper & Pearson
+        1934).
+    """
+    games, errors = checks.count("games", games), checks.at_least("errors", errors, 0)
+    confidence = checks.probability("confidence", confidence)
+    if errors > games:
+        raise InvalidParameter("errors", errors, f"at most the number of games, {games}")
+    return 1.0 if errors == games else float(betaincinv(errors + 1, games - errors, confidence))
 
 
 def rate(hits: int, trials: int) -> Interval:

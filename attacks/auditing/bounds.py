@@ -10,40 +10,66 @@ Gaussian noise. `epsilon_from_one_run` needs neither, and takes the coins alone.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc, betaincinv, betaln, ndtr, ndtri, xlog1py, xlogy
+from scipy.special import bdtrc, betaln, ndtr, ndtri, xlog1py, xlogy
 
-from accounting import checks
+from accounting import Ledger, checks
 from accounting.errors import InvalidParameter
 from accounting.gdp import gaussian_epsilon
 from accounting.roots import root
+from attacks.shared.statistics import rate_above
 
 _LARGEST = 60.0  # e^−60 is far below one over any number of games
 
 
-def rate_above(errors: int, games: int, confidence: float) -> float:
-    """Upper end of the one-sided Clopper–Pearson interval: a rate that is exceeded with probability 1 − confidence.
+@dataclass(frozen=True)
+class Claim:
+    """An upper bound on ε at δ, to be held against what is seen.
 
     Parameters
     ----------
-    errors, games : int
-        0 ≤ errors ≤ games, games ≥ 1.
-    confidence : float
-
-    Returns
-    -------
-    float
-        The p at which P[Binomial(games, p) ≤ errors] = 1 − confidence; 1 if every game was an error (Clopper & Pearson
-        1934).
+    epsilon : float
+        ``inf`` where nothing is claimed.
+    delta : float
+    mu : float, optional
+        GDP parameter, where all releases are Gaussian; None otherwise, and then no bound assumes Gaussian noise.
+    source : str
+        Who says so.
     """
-    games, errors = checks.count("games", games), checks.at_least("errors", errors, 0)
-    confidence = checks.probability("confidence", confidence)
-    if errors > games:
-        raise InvalidParameter("errors", errors, f"at most the number of games, {games}")
-    return 1.0 if errors == games else float(betaincinv(errors + 1, games - errors, confidence))
+
+    epsilon: float
+    delta: float
+    mu: float | None = None
+    source: str = "given"
+
+    def __post_init__(self) -> None:
+        checks.probability("delta", self.delta)
+        if self.epsilon != math.inf:
+            checks.nonnegative("epsilon", self.epsilon)
+        if self.mu is not None:
+            checks.positive("mu", self.mu)
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything is claimed at all."""
+        return self.epsilon != math.inf
+
+    @classmethod
+    def of_ledger(cls, ledger: Ledger, delta: float) -> Claim:
+        """Return what a ledger claims for everything that left a client, the largest over clients.
+
+        μ is √Σ (Δ/σ)² where all releases are Gaussian or discrete Gaussian; a sampled one has no μ.
+        """
+        if len(ledger) == 0:
+            raise InvalidParameter("ledger", "empty", "that of a run: nothing was released, so that nothing is claimed")
+        totals = [ledger.composition(client, end_to_end=True) for client in ledger.clients]
+        plain = all(not each.unprotected and not each.sampled for each in totals)
+        mu = max(each.total_mu for each in totals) if plain else None
+        return cls(ledger.spent(delta, end_to_end=True), delta, mu or None, "ledger")
 
 
 def mu_from_gdp(false_positive: float, false_negative: float) -> float:

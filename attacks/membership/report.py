@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from attacks.gradients import Float64, NothingToSee
-from attacks.kinds import NothingToAttack, Truth
-from attacks.membership import Game, Membership, membership
-from attacks.membership_scores import gradient_scores, insider_scores, landmark_scores, list_scores
-from attacks.roc import Limit
-from attacks.views import as_learned, contribution_of, gradients_of
+from attacks.membership.rates import Game, Membership, membership
+from attacks.membership.scores import gradient_scores, insider_scores, landmark_scores, list_scores
+from attacks.shared.gradients import Float64, as_learned, contribution_of, gradients_of
+from attacks.shared.registry import NothingToAttack, Truth
+from attacks.shared.statistics import Limit
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.reporting.figures import save_png
 from dpfedvis.runs.upload_reader import Recording
@@ -64,7 +63,7 @@ class MembershipReport:
     missing : tuple of str
         Why others were not played.
     caution : str
-        See `attacks.kinds.Truth`.
+        See `attacks.shared.registry.Truth`.
     """
 
     games: tuple[Membership, ...]
@@ -143,7 +142,7 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Memb
     for play in plays:
         try:
             games.append(play())
-        except (NothingToAttack, NothingToSee) as error:
+        except NothingToAttack as error:
             missing.append(f"Not played: {error}.")
     return MembershipReport(tuple(games), tuple(dict.fromkeys(missing)), truth.caution)
 

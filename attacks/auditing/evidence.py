@@ -1,6 +1,6 @@
-"""Scores from what passed the door: likelihood ratios over all uploads of a client, of one stage or of many.
+"""Evidence about each client's coin: likelihood ratios over all of its uploads, of one stage or of many.
 
-Works on anything that has events and values: what a `Watcher` saw, or the uploads of a
+Works on anything with events and values: what a `Watcher` saw, or the uploads of a
 `dpfedvis.runs.upload_reader.Recording`.
 """
 
@@ -8,18 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from scipy.special import expit
 
 from accounting import Event, GaussianRelease, Unprotected
-from accounting.errors import InvalidParameter
-from attacks.auditing.claims import Claim
-from attacks.auditing.games import audit_games
-from attacks.auditing.result import AuditResult
 from dpfedvis.numerics.kernels import Array
 
 _EXACT = 1e-6  # stands in for no noise at all, as a share of the distance between the two hypotheses
@@ -119,92 +114,6 @@ def weigh(seen: Iterable[Seen], predict: Predictor) -> Evidence:
             elif isinstance(event, Unprotected):
                 ratios[event.client] += _unprotected_ratio(values, each, float(np.linalg.norm(difference)))
     return Evidence(dict(ratios), {client: math.sqrt(square) for client, square in squares.items()})
-
-
-def audit_uploads(
-    seen: Iterable[Seen],
-    predict: Predictor,
-    coins: Mapping[str, bool],
-    claim: Claim,
-    *,
-    confidence: float = 0.95,
-    title: str = "uploads",
-    description: str = "all uploads of each client",
-    facts: Mapping[str, Any] | None = None,
-) -> AuditResult:
-    """Audit everything that a set of clients uploaded as one mechanism: each client hosts one game.
-
-    Clients hold disjoint records, so that the games of different clients are neighbours of one and the same data set,
-    and noise of different clients is independent.
-
-    Parameters
-    ----------
-    seen : iterable of Seen
-        A watcher's or a recording's uploads, of any number of stages.
-    predict : Predictor
-    coins : mapping of str to bool
-        Name of each client with a canary → whether it holds the "in" record.
-    claim : Claim
-        Such as `Claim.of_ledger`.
-    confidence, title, facts
-        As in `audit_games`.
-    description : str
-        What was seen, for the result.
-
-    Notes
-    -----
-    The threshold is at a log-likelihood ratio of 0, whatever the run shows. With a μ the scores are the ratios over μ,
-    shifted by μ/2, so that under the claim they are N(0, 1) out and N(μ, 1) in at most; without one they are the
-    probability of "in".
-    """
-    return audit_evidence(
-        weigh(seen, predict),
-        coins,
-        claim,
-        confidence=confidence,
-        title=title,
-        description=description,
-        facts=facts,
-    )
-
-
-def audit_evidence(
-    evidence: Evidence,
-    coins: Mapping[str, bool],
-    claim: Claim,
-    *,
-    confidence: float,
-    title: str,
-    description: str,
-    facts: Mapping[str, Any] | None = None,
-) -> AuditResult:
-    """Audit what is known of each coin, of one run or of many; parameters as in `audit_uploads`."""
-    missing = [game for game in coins if game not in evidence.ratios]
-    if missing:
-        raise InvalidParameter("uploads", f"none of {missing[0]}", "at least one with a prediction for every canary")
-    facts = dict(facts or {})
-    if claim.mu is not None and evidence.distance:
-        facts["reach"] = max(evidence.distance.values()) / claim.mu
-    ratios = np.array([evidence.ratios[game] for game in coins])
-    tossed = np.array(list(coins.values()), dtype=bool)
-    scores, threshold = scores_of(ratios, claim)
-    return audit_games(
-        scores[tossed],
-        scores[~tossed],
-        claim,
-        threshold=threshold,
-        confidence=confidence,
-        title=title,
-        seen=description,
-        facts=facts,
-    )
-
-
-def scores_of(ratios: Array, claim: Claim) -> tuple[Array, float]:
-    """Return scores in the units of the claim, and the threshold that stands for a ratio of 0."""
-    if claim.mu is None:
-        return expit(ratios), 0.5
-    return ratios / claim.mu + claim.mu / 2, claim.mu / 2
 
 
 def _unprotected_ratio(values: Array, pair: Prediction, distance: float) -> float:

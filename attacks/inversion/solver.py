@@ -2,8 +2,7 @@
 
 One record, without noise, follows in closed form: row i of its gradient points from y_i to the record, and two such
 lines that are not parallel meet in it, in any dimension. Several records follow by optimisation, because n_y·m numbers
-a round are many more than n_p·m. Noise is what stops it; `attacks.inversion_score` says from where on it stops
-everyone.
+a round are many more than n_p·m. Noise stops it: `attacks.inversion.report.error_floor` bounds what anyone can reach.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from scipy.optimize import least_squares, minimize
 from scipy.sparse.linalg import LinearOperator
 
 from accounting import checks
-from attacks.gradients import Float64, SeenGradient, check_seen, predict, pull_back, push_forward, weights
+from attacks.shared.gradients import Float64, SeenGradient, check_seen, predict, pull_back, push_forward, weights
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.kernels import Kernel, as_points
 

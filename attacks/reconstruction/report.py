@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import GaussianRelease, Ledger, PostProcessing
-from attacks.kinds import NothingToAttack, Truth
-from attacks.reconstruction import (
+from attacks.reconstruction.rows import (
     Bounds,
     Float64,
     reconstruct_from_coordinates,
     reconstruct_from_distances,
     reconstruct_from_kernel,
 )
-from attacks.scoring import CannotScore, Closeness, closeness, largest_pair_accuracy, share_below_zero
+from attacks.reconstruction.scores import CannotScore, Closeness, closeness, largest_pair_accuracy, share_below_zero
+from attacks.shared.registry import NothingToAttack, Truth
 from dpfedvis.mechanisms.rows import DistanceRows, KernelRows, Rows
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.reporting.figures import save_png

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from attacks.exposure import Exposure, OwnerView, exposure, most_exposed
-from attacks.kinds import NothingToAttack, Truth
-from attacks.roc import Limit
+from accounting import checks
+from attacks.exposure.landmarks import Exposure, checked_points, exposure, nearest
+from attacks.shared.registry import NothingToAttack, Truth
+from attacks.shared.statistics import Limit
 from dpfedvis.reporting.figures import save_png
 from dpfedvis.runs.upload_reader import Recording
 
@@ -30,7 +33,7 @@ class ExposureReport:
     limit : Limit
         Of everything that the landmarks were made from.
     caution : str
-        See `attacks.kinds.Truth`.
+        See `attacks.shared.registry.Truth`.
     """
 
     found: Exposure
@@ -95,6 +98,82 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Expo
     with recording.ledger() as ledger:
         limit = Limit.of_ledger(ledger, 1e-5, rows=False)
     return ExposureReport(found, control, limit, truth.caution)
+
+
+@dataclass(frozen=True)
+class ExposedRecord:
+    """One record and its nearest landmark.
+
+    Parameters
+    ----------
+    index : int
+        Row in the owner's data.
+    to_landmark, to_neighbour : float
+        Distance to the nearest landmark, and to the nearest other record of the owner.
+    """
+
+    index: int
+    to_landmark: float
+    to_neighbour: float
+
+    @property
+    def ratio(self) -> float:
+        """Below 1 a landmark is nearer to the record than any of its own neighbours is."""
+        return self.to_landmark / self.to_neighbour if self.to_neighbour else math.inf
+
+
+@dataclass(frozen=True)
+class OwnerView:
+    """The most exposed records of one client: for that client, and for nobody else.
+
+    Parameters
+    ----------
+    client : str
+    exposed : tuple of ExposedRecord
+        Most exposed first.
+    """
+
+    client: str
+    exposed: tuple[ExposedRecord, ...]
+
+    def to_json(self) -> str:
+        """Return the list, to be given to the owner."""
+        rows = [{**asdict(each), "ratio": None if each.ratio == math.inf else each.ratio} for each in self.exposed]
+        return json.dumps({"client": self.client, "for": "the data owner only", "exposed": rows}, indent=2)
+
+    def markdown(self) -> str:
+        """Return a page for the owner."""
+        lines = [
+            f"# Most exposed records of {self.client}: for the data owner only",
+            "",
+            "| row | distance to the nearest landmark | to the nearest other record | ratio |",
+            "|---|---|---|---|",
+        ]
+        for each in self.exposed:
+            lines.append(f"| {each.index} | {each.to_landmark:.4g} | {each.to_neighbour:.4g} | {each.ratio:.3g} |")
+        return "\n".join(lines) + "\n"
+
+
+def most_exposed(client: str, landmarks: npt.ArrayLike, records: npt.ArrayLike, *, count: int = 10) -> OwnerView:
+    """List the records that landmarks come nearest to, relative to their own neighbours, as a client does at home.
+
+    Parameters
+    ----------
+    client : str
+    landmarks : array of shape (n_y, m)
+    records : array of shape (n_p, m)
+        At least 2.
+    count : int
+        How many to list.
+    """
+    checks.count("count", count)
+    X = checked_points(records, "records")
+    _, to_landmark = nearest(X, checked_points(landmarks, "landmarks"))
+    _, to_neighbour = nearest(X, X, apart=True)
+    rows = [
+        ExposedRecord(i, float(a), float(b)) for i, (a, b) in enumerate(zip(to_landmark, to_neighbour, strict=True))
+    ]
+    return OwnerView(client, tuple(sorted(rows, key=lambda each: each.ratio)[:count]))
 
 
 def owner_views(recording: Recording, truth: Truth) -> tuple[OwnerView, ...]:

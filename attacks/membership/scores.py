@@ -2,70 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
-from attacks.gradients import Contribution, Float64, SeenGradient, check_seen
+from attacks.shared.gradients import Contribution, Float64, SeenGradient, check_seen
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.kernels import Array, squared_distances
 
 BLOCK = 1024
 EPS = float(np.finfo(np.float64).eps)
-
-
-@dataclass(frozen=True)
-class LikelihoodScore:
-    """The best test between two records, when all others are known.
-
-    Parameters
-    ----------
-    z : float
-        N(0, 1) if the other record was there, N(distance, 1) if the record was.
-    distance : float
-        √Σ_s ‖c_s(x) − c_s(x′)‖²/(n_p σ_s)², at most μ of the client's releases.
-    """
-
-    z: float
-    distance: float
-
-
-def likelihood_score(
-    seen: Sequence[SeenGradient],
-    contribution: Contribution,
-    record: npt.ArrayLike,
-    other: npt.ArrayLike,
-    known: npt.ArrayLike,
-    denominator: float,
-) -> LikelihoodScore:
-    """Score "x was there" against "x′ stood in its place", from gradients with Gaussian noise of known scale.
-
-    The worst case of differential privacy: the adversary knows the rest of the client's records. With v_s = (c_s(x) −
-    c_s(x′))/n_p and E_s = G_s − f_s(known) − c_s(x′)/n_p, the log-likelihood ratio is Σ_s (⟨E_s, v_s⟩ − ‖v_s‖²/2)/σ_s²,
-    so that by Neyman & Pearson no test is better than a threshold on z = Σ_s ⟨E_s, v_s⟩/σ_s² / distance. The law of z
-    is exact when the landmarks do not depend on the uploads, and nearly so otherwise.
-
-    Parameters
-    ----------
-    record, other : arrays of shape (m,)
-        x and x′.
-    known : array of shape (n_p − 1, m)
-    denominator : float
-    """
-    x, x2, rest = (np.atleast_2d(np.asarray(each, dtype=np.float64)) for each in (record, other, known))
-    inner = square = 0.0
-    for each in check_seen(seen):
-        out = contribution.mean(np.concatenate([rest, x2]), each.landmarks, denominator)
-        shift = contribution.mean(x, each.landmarks, denominator) - contribution.mean(x2, each.landmarks, denominator)
-        inner += float(np.vdot(each.values - out, shift)) / each.scale**2
-        square += float(np.vdot(shift, shift)) / each.scale**2
-    if square == 0:
-        raise DpfedvisError("the two records contribute the same: nothing can tell them apart")
-    return LikelihoodScore(inner / math.sqrt(square), math.sqrt(square))
 
 
 def gradient_scores(

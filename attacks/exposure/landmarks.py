@@ -7,18 +7,16 @@ alone: it lives in an object of its own, `OwnerView`, and no public page or JSON
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from accounting import checks
-from attacks.gradients import Float64
-from attacks.roc import Interval, auc
+from attacks.shared.gradients import Float64
+from attacks.shared.statistics import Interval, auc
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.kernels import as_points, check_same_features, squared_distances, squared_norms
 
@@ -85,60 +83,6 @@ class Exposure:
         }
 
 
-@dataclass(frozen=True)
-class ExposedRecord:
-    """One record and its nearest landmark.
-
-    Parameters
-    ----------
-    index : int
-        Row in the owner's data.
-    to_landmark, to_neighbour : float
-        Distance to the nearest landmark, and to the nearest other record of the owner.
-    """
-
-    index: int
-    to_landmark: float
-    to_neighbour: float
-
-    @property
-    def ratio(self) -> float:
-        """Below 1 a landmark is nearer to the record than any of its own neighbours is."""
-        return self.to_landmark / self.to_neighbour if self.to_neighbour else math.inf
-
-
-@dataclass(frozen=True)
-class OwnerView:
-    """The most exposed records of one client: for that client, and for nobody else.
-
-    Parameters
-    ----------
-    client : str
-    exposed : tuple of ExposedRecord
-        Most exposed first.
-    """
-
-    client: str
-    exposed: tuple[ExposedRecord, ...]
-
-    def to_json(self) -> str:
-        """Return the list, to be given to the owner."""
-        rows = [{**asdict(each), "ratio": None if each.ratio == math.inf else each.ratio} for each in self.exposed]
-        return json.dumps({"client": self.client, "for": "the data owner only", "exposed": rows}, indent=2)
-
-    def markdown(self) -> str:
-        """Return a page for the owner."""
-        lines = [
-            f"# Most exposed records of {self.client}: for the data owner only",
-            "",
-            "| row | distance to the nearest landmark | to the nearest other record | ratio |",
-            "|---|---|---|---|",
-        ]
-        for each in self.exposed:
-            lines.append(f"| {each.index} | {each.to_landmark:.4g} | {each.to_neighbour:.4g} | {each.ratio:.3g} |")
-        return "\n".join(lines) + "\n"
-
-
 def exposure(
     landmarks: npt.ArrayLike, records: npt.ArrayLike, fresh: npt.ArrayLike, *, rng: np.random.Generator
 ) -> Exposure:
@@ -155,7 +99,8 @@ def exposure(
     rng : numpy.random.Generator
     """
     Y, inside, outside = (
-        _points(each, name) for each, name in ((landmarks, "landmarks"), (records, "records"), (fresh, "fresh records"))
+        checked_points(each, name)
+        for each, name in ((landmarks, "landmarks"), (records, "records"), (fresh, "fresh records"))
     )
     check_same_features(inside, Y)
     check_same_features(outside, Y)
@@ -178,28 +123,6 @@ def exposure(
     )
 
 
-def most_exposed(client: str, landmarks: npt.ArrayLike, records: npt.ArrayLike, *, count: int = 10) -> OwnerView:
-    """List the records that landmarks come nearest to, relative to their own neighbours, as a client does at home.
-
-    Parameters
-    ----------
-    client : str
-    landmarks : array of shape (n_y, m)
-    records : array of shape (n_p, m)
-        At least 2.
-    count : int
-        How many to list.
-    """
-    checks.count("count", count)
-    X = _points(records, "records")
-    _, to_landmark = nearest(X, _points(landmarks, "landmarks"))
-    _, to_neighbour = nearest(X, X, apart=True)
-    rows = [
-        ExposedRecord(i, float(a), float(b)) for i, (a, b) in enumerate(zip(to_landmark, to_neighbour, strict=True))
-    ]
-    return OwnerView(client, tuple(sorted(rows, key=lambda each: each.ratio)[:count]))
-
-
 def nearest(points: Float64, targets: Float64, *, apart: bool = False) -> tuple[npt.NDArray[np.int64], Float64]:
     """Return the nearest target of each point and its distance, in blocks; with `apart` a point is not its own.
 
@@ -217,7 +140,8 @@ def nearest(points: Float64, targets: Float64, *, apart: bool = False) -> tuple[
     return indices, np.sqrt(np.where(squares > rounding, squares, 0.0))
 
 
-def _points(values: npt.ArrayLike, name: str) -> Float64:
+def checked_points(values: npt.ArrayLike, name: str) -> Float64:
+    """Return at least two finite points in float64, or raise."""
     points: Float64 = np.ascontiguousarray(values, dtype=np.float64)
     as_points(points, name, minimum=2)
     squared_norms(points, name)  # refuses what is not finite

@@ -13,13 +13,13 @@ from accounting import GaussianRelease
 from accounting.audit_summary import Audited, Rate
 from accounting.errors import InvalidParameter
 from accounting.statement import Statement
-from attacks.auditing.claims import Claim
+from attacks.auditing.bounds import Claim
+from attacks.auditing.evidence import Evidence, Watched, weigh
+from attacks.auditing.games import audit_evidence
 from attacks.auditing.pipeline_model import PipelineModel, noise_seen, restated
 from attacks.auditing.result import AuditResult
-from attacks.auditing.uploads import Evidence, Watched, audit_evidence, weigh
-from attacks.membership import Game
-from attacks.membership_games import StrongGames, judge
-from attacks.roc import Limit
+from attacks.membership.rates import Game, StrongGames, judge
+from attacks.shared.statistics import Limit
 from dpfedvis import FedTSNE
 
 _ROUNDING = 1e-5  # of float32 uploads

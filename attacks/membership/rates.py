@@ -1,6 +1,6 @@
 """Membership inference: was this record among those behind what was released?
 
-Scores (`attacks.membership_scores`) say how much a release speaks for a record; `membership` turns those of members and
+Scores (`attacks.membership.scores`) say how much a release speaks for a record; `membership` turns those of members and
 of others into rates. Neighbours replace one record, so in every game "out" means that another record stood in its
 place. That makes each rate comparable with the trade-off that μ or (ε, δ) allows, also when the game is easier than the
 worst case. It takes members and others of one distribution: where they differ, so do their scores, without any leak.
@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
-from attacks.gradients import Float64
-from attacks.roc import Interval, Limit, as_scores, auc, conformal_threshold, rate
+from attacks.shared.gradients import Float64
+from attacks.shared.statistics import Interval, Limit, as_scores, auc, conformal_threshold, exceeds, rate
 
 FPRS = (0.001, 0.01)
 
@@ -160,7 +161,7 @@ def membership(
     game : Game
     limit : Limit
     calibration : array of shape (c,), optional
-        Scores of further records that are out, from which thresholds are taken (`roc.conformal_threshold`). Without
+        Scores of further records that are out, from which thresholds are taken (`conformal_threshold`). Without
         them the scores must be N(0, 1) for a record that is out, and thresholds are Φ⁻¹(1 − FPR).
     fprs : sequence of float
         FPRs to aim at.
@@ -173,3 +174,83 @@ def membership(
         found = counted if threshold < math.inf else [None, None]
         points.append(OperatingPoint(target, found[0], found[1], limit.tpr(target)))
     return Membership(game, auc(inside, outside), tuple(points), limit, inside, outside)
+
+
+@dataclass(frozen=True, eq=False)
+class StrongGames:
+    """Outcome of many strong games.
+
+    Parameters
+    ----------
+    outcome : Membership
+    distance : float
+        Of the two hypotheses in units of the noise, the mean over games: what is possible for these pairs. At most μ if
+        the code keeps its claim.
+    accuracy : Interval
+        Share of right guesses, at the threshold halfway between the two.
+    allowed : float
+        The largest probability of a right guess that the guarantee allows, Φ(μ/2) for μ-GDP (`Limit.accuracy`).
+    possible : float
+        Φ(distance/2), that of the best test for this pair with noise of that scale; the mean over games.
+    excess, excess_possible : float
+        p-values of "no more right guesses than allowed", and than possible; exact, one-sided. A small one is a leak.
+    """
+
+    outcome: Membership
+    distance: float
+    accuracy: Interval
+    allowed: float
+    possible: float
+    excess: float
+    excess_possible: float
+
+    @property
+    def summary(self) -> dict[str, float | None]:
+        """Numbers for tables."""
+        return {"accuracy": self.accuracy.value, "accuracy at most": self.allowed, **self.outcome.summary}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the scores, ready for JSON."""
+        names = ("distance", "allowed", "possible", "excess", "excess_possible")
+        values: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return values | {"accuracy": self.accuracy.to_dict(), **self.outcome.to_dict()}
+
+    def to_json(self) -> str:
+        """Return `to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def markdown(self) -> str:
+        """Return a section."""
+        return self.outcome.markdown() + (
+            f"\nGuessed right: {self.accuracy}; the best test for these records {self.possible:.4g}, most that the "
+            f"guarantee allows {self.allowed:.4g}. Exact one-sided p-values of no more than that: "
+            f"{self.excess_possible:.3g} and {self.excess:.3g}.\n"
+        )
+
+
+def judge(
+    z: npt.ArrayLike,
+    coins: npt.NDArray[np.bool_],
+    distance: npt.ArrayLike,
+    limit: Limit,
+    game: Game,
+) -> StrongGames:
+    """Return rates and p-values of games with scores z, N(0, 1) out and N(distance, 1) in, and these coins.
+
+    Distances may differ between games. Then the number of right guesses is a sum of coins of different probabilities,
+    whose tail from one above the mean on is no heavier than that of the binomial with the mean probability (Hoeffding
+    1956, Thm 4): small p-values err on the side of the code.
+    """
+    scores = np.asarray(z, dtype=np.float64)
+    apart = np.broadcast_to(np.asarray(distance, dtype=np.float64), scores.shape)
+    correct, games = int(((scores > apart / 2) == coins).sum()), len(scores)
+    allowed, possible = limit.accuracy(), float(ndtr(apart / 2).mean())
+    return StrongGames(
+        membership(scores[coins], scores[~coins], game=game, limit=limit),
+        float(apart.mean()),
+        rate(correct, games),
+        allowed,
+        possible,
+        exceeds(correct, games, allowed),
+        exceeds(correct, games, possible),
+    )

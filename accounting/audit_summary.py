@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accounting.rounding import rounded_down
-
 SEPARATE = (
-    "The audited runs are simulations with the same code, budget, mechanism and stages: no user's data were in them. "
-    "Clients, records, features, landmarks and layout are the audit's own, and a density by class is audited as one "
-    "over all classes. A lower bound below the claim does not prove the claim: it shows how much this adversary could "
-    "certify."
+    "The audited runs are simulations with the same code, budget, mechanism and stages. No user's data were in them: "
+    "clients, records, features, landmarks and layout are the audit's own. A density by class is audited as one over "
+    "all classes. A lower bound below the claim does not prove the claim; it is what this adversary could certify."
 )
 HARDLY = 0.3  # of a stage's sensitivity: an audit that moves it less says little of it
 LEAK = 1e-3  # p-value below which chance does not explain more right guesses than the guarantee allows
@@ -86,48 +83,22 @@ class Audited:
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
         rates = [asdict(rate) for rate in self.membership]
-        return {**asdict(self), "moved": dict(self.moved), "membership": rates, "leaks": self.leaks, "note": SEPARATE}
+        hardly = [name for name, share in self.moved.items() if share < HARDLY]
+        own = {**asdict(self), "moved": dict(self.moved), "membership": rates}
+        return {**own, "hardly_moved": hardly, "leaks": self.leaks, "note": SEPARATE, "words": self.words}
 
     @property
     def leaks(self) -> bool:
         """Whether there were more right guesses than the guarantee allows, beyond chance."""
         return self.excess < LEAK
 
-    def markdown(self) -> list[str]:
-        """Return the lines of two sections."""
+    @property
+    def words(self) -> dict[str, str]:
+        """What the audit and the membership attack found, in Markdown."""
+        right = self.membership[0]
         told = "More often right than" if self.leaks else "Within what"
-        hardly = [name for name, share in self.moved.items() if share < HARDLY]
-        again = "" if self.noise == "seeded" else " Its noise is new each time, and so are the numbers."
-        return [
-            "## Audit",
-            "",
-            f"**{self.verdict.capitalize()}.** {self.sentence} The claim is for {', '.join(self.moved)} as one "
-            f"mechanism, with trust {self.trust}.",
-            "",
-            "| method | certified ε | confidence |",
-            "|---|---|---|",
-            *(f"| {name} | ≥ {rounded_down(value)} | {self.confidence:g} |"
-              for name, value in self.lower_bounds.items()),
-            "",
-            f"{self.games} canaries, each one of two far, orthogonal records. {SEPARATE}",
-            "",
-            "Parts of the stated sensitivity that the canaries moved, on the average: "
-            + ", ".join(f"{name} {share:.2g}" for name, share in self.moved.items()) + ".",
-            *([f"Hardly tested, therefore: {', '.join(hardly)}."] if hardly else []),
-            "",
-            "## Membership attack",
-            "",
-            f"**{told} the guarantee allows** (p = {self.excess:.2g}, by right guesses). The same games, and the "
-            "best test there is for them: was it x or x′, from all uploads of all stages, when all other records are "
-            "known?",
-            "",
-            "| | found (95 %) | most that the guarantee allows |",
-            "|---|---|---|",
-            *(f"| {each.name} | {each.found:.4g} ({each.low:.4g} to {each.high:.4g}) | {each.allowed:.4g} |"
-              for each in self.membership),
-            "",
-            "One interval in twenty misses its rate by chance. The test by right guesses is exact, and was fixed "
-            "before the games.",
-            "",
-            f"Both were made by `{self.command}`.{again}",
-        ]  # fmt: skip
+        return {
+            "audit": f"**{self.verdict.capitalize()}.** {self.sentence}",
+            "membership": f"**{told} the guarantee allows**: {right.found:.1%} of {self.games} guesses were right; the "
+            f"guarantee allows {right.allowed:.1%} (p = {self.excess:.2g}).",
+        }

@@ -25,8 +25,9 @@ from accounting import (
 )
 from accounting.accountants import distinct
 from accounting.audit_summary import Audited
-from accounting.rounding import rounded_up
-from accounting.statement_text import markdown, not_covered
+from accounting.rounding import rounded_down, rounded_up
+from accounting.spending import best_guess
+from accounting.wording import not_covered, words
 
 DEFAULT_DELTA = 1e-5
 _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
@@ -55,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Statement:
-    """What may be said. ``str(statement)`` is Markdown.
+    """What may be said about privacy. ``str(statement)`` is Markdown, by the template statement.md.
 
     Parameters
     ----------
@@ -70,6 +71,8 @@ class Statement:
         ε in scope, by every accountant.
     curve : tuple of (float, float)
         (δ, ε) in scope.
+    best_guess : float
+        Largest share of right guesses; see `accounting.spending.best_guess`.
     against_a_client : float, optional
         ε end to end against another client that sees the sums and takes its own share of the noise off them, where
         clients share the noise; see `against_a_client`.
@@ -91,6 +94,7 @@ class Statement:
     lines: tuple[Line, ...]
     accountants: dict[str, Reading]
     curve: tuple[tuple[float, float], ...]
+    best_guess: float
     against_a_client: float | None
     nominal: float | None
     adjacency: str
@@ -102,10 +106,18 @@ class Statement:
     @cached_property
     def headline(self) -> str:
         """The one line that counts."""
-        if self.end_to_end == math.inf:
-            return "End to end, ε = ∞: something left the clients without protection."
-        shown = rounded_up(self.end_to_end)
-        return f"End to end, ε = {shown} at δ = {self.delta:g}, for one {self.unit}, {self.adjacency}."
+        joint = ":" if self.end_to_end == math.inf else ""
+        return f"End to end, ε = {rounded_up(self.end_to_end)}{joint} {self.words['at']}."
+
+    @property
+    def trusts(self) -> tuple[str, ...]:
+        """Trust models of the protected releases, each once."""
+        return tuple(dict.fromkeys(line.trust for line in self.lines if line.sigma is not None))
+
+    @cached_property
+    def words(self) -> dict[str, Any]:
+        """The statement in sentences; see `accounting.wording.words`."""
+        return words(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON; infinity becomes the string "inf"."""
@@ -125,7 +137,10 @@ class Statement:
             "curve": [[delta, _number(epsilon)] for delta, epsilon in self.curve],
             "nominal_epsilon": _number(self.nominal),
             "epsilon_against_a_client": _number(self.against_a_client),
-            "not_covered": list(not_covered(self.unit)),
+            "best_guess": self.best_guess,
+            "trusts": list(self.trusts),
+            "words": self.words,
+            "not_covered": not_covered(self.unit),
             "facts": self.facts,
             "remarks": list(self.remarks),
             "audit": None if self.audit is None else self.audit.to_dict(),
@@ -140,7 +155,7 @@ class Statement:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
 
     def __str__(self) -> str:
-        return "\n".join(markdown(self)) + "\n"
+        return _render(self.to_dict())
 
 
 def state(
@@ -176,6 +191,7 @@ def state(
         lines=_lines(events),
         accountants=ledger.compare(delta),
         curve=curve,
+        best_guess=best_guess(ledger),
         against_a_client=against_a_client(events, delta),
         nominal=nominal_epsilon(events, delta),
         adjacency=first.adjacency if first else "replace-one",
@@ -280,6 +296,26 @@ def _share(group: list[GaussianRelease], squares: Mapping[str, float]) -> float:
 
 def _range(values: list[float]) -> tuple[float, float] | None:
     return (min(values), max(values)) if values else None
+
+
+def _render(values: Mapping[str, Any]) -> str:
+    """Return statement.md of a statement's dictionary."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # takes longer than a closed form
+
+    room = Environment(
+        loader=PackageLoader("accounting"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+    room.filters["up"] = lambda value, digits=4: "-" if value is None else rounded_up(float(value), digits)
+    room.filters["down"] = rounded_down
+    room.filters["span"] = _span
+    room.filters["cell"] = lambda value: " ".join(str(value).split()).replace("|", "\\|")
+    return room.get_template("statement.md").render(values)
+
+
+def _span(values: Sequence[float] | None) -> str:
+    low, high = ("-", "-") if values is None else (f"{value:.4g}" for value in values)
+    return low if low == high else f"{low} to {high}"
 
 
 def _number(value: float | None) -> float | str | None:

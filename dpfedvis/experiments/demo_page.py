@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from accounting.rounding import rounded_up
 from dpfedvis.evaluation.theory.bound import NORMS, Norm
 from dpfedvis.evaluation.theory.study import Case, Study
-from dpfedvis.reporting import page_figures, page_words
+from dpfedvis.reporting import page_figures
 from dpfedvis.reporting.bounds import COLUMNS, pick, size, verdicts
 from dpfedvis.reporting.html_parts import (
     Content,
@@ -123,7 +123,7 @@ def demo_page(story: Story) -> str:
 
 
 def _against(facts: RunFacts) -> str:
-    return page_words.whom_it_is_against(facts.statement)
+    return str(facts.statement["words"]["adversary"])
 
 
 def _glance(story: Story) -> Html:
@@ -278,7 +278,7 @@ def _ledger(page: Page, story: Story) -> Html:
     label = f"Line: ε so far rises to {rounded_up(facts.in_scope)} over {len(facts.steps)} releases."
     figure = None if spec is None else page.figure("spent", spec, label=label, caption="ε after each release.")
     statement = details("The privacy statement in full", element("pre", facts.words))
-    sentences = [words, page_words.what_epsilon_means(facts), page_words.what_a_client_can_do(facts.statement)]
+    sentences = [words, facts.statement["words"]["meaning"], facts.statement["words"]["other_client"]]
     told = paragraphs(*(each for each in sentences if each is not None))
     return section("ledger", "Ledger and statement", told, figure, releases_table(facts), statement)
 

@@ -67,12 +67,9 @@ def headline(epsilon: float, delta: float, meaning: str) -> Html:
 
 
 def _header(facts: RunFacts) -> Html:
-    unit, adjacency = facts.statement["unit"], facts.statement["adjacency"]
-    if math.isinf(facts.epsilon):
-        meaning = "end to end: something left the clients without protection"
-    else:
-        against = f", {page_words.whom_it_is_against(facts.statement)}" if facts.epsilon else ""
-        meaning = f"end to end, at δ = {shown(facts.delta)}, for one {unit}, {adjacency}{against}"
+    words = facts.statement["words"]
+    against = f", {words['adversary']}" if words["adversary"] else ""
+    meaning = f"end to end{':' if math.isinf(facts.epsilon) else ','} {words['at']}{against}"
     return together(
         element("p", "dpfedvis run", class_="kicker"),
         element("h1", facts.title),
@@ -83,16 +80,18 @@ def _header(facts: RunFacts) -> Html:
 def _words(facts: RunFacts) -> Html:
     cards = [Html(f"<div>{element('dt', name).text}{element('dd', value).text}</div>")
              for name, value in page_words.run_facts(facts).items()]  # fmt: skip
+    words = facts.statement["words"]
+    nominal = facts.statement["nominal_epsilon"]
     sentences: list[Content] = [
         page_words.what_was_made(facts),
         page_words.what_was_released(facts),
-        page_words.what_epsilon_means(facts),
-        page_words.what_the_budget_covers(facts),
-        page_words.what_noise_is_worth(facts),
-        *page_words.trusted(facts.statement),
-        page_words.what_a_client_can_do(facts.statement),
+        words["meaning"],
+        words["budget"],
+        element("span", words["nominal"], data_nominal_epsilon=repr(nominal)) if words["nominal"] else None,
+        *words["trust"],
+        words["other_client"],
         *(str(each).replace("**", "") for each in facts.statement["remarks"]),
-        page_words.whether_simulated(facts),
+        words["noise"],
     ]
     return section(
         "words",
@@ -279,7 +278,7 @@ def _simulation(page: Page, facts: RunFacts) -> Html | None:
 
 def _statement(facts: RunFacts) -> Html:
     audit = facts.statement.get("audit")
-    verdict = [] if audit is None else [paragraphs(page_words.what_was_audited(audit))]
+    verdict = [] if audit is None else [paragraphs(*(each.replace("**", "") for each in audit["words"].values()))]
     files = paragraphs(Html(f"It stands in {link('statement.md', 'statement.md').text}, and for machines in "
                             f"{link('statement.json', 'statement.json').text}."))  # fmt: skip
     full = details("The statement in full", element("pre", facts.words))

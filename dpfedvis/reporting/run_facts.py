@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Ledger
-from accounting.spending import Step, best_guess, privacy_curve, spending
+from accounting.spending import Step, privacy_curve, spending
 from dpfedvis.federation.private_map import Density, DensityGrid
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.reporting.certified import Certified, certified
@@ -115,8 +115,6 @@ class RunFacts:
     provenance : mapping
     epsilon, in_scope, delta : float
         What the ledger says, end to end and in scope.
-    guess : float
-        See `accounting.spending.best_guess`.
     steps : tuple of Step
     curve : tuple of (float, float)
         (ε, δ) in scope.
@@ -138,7 +136,6 @@ class RunFacts:
     epsilon: float
     in_scope: float
     delta: float
-    guess: float
     steps: tuple[Step, ...]
     curve: tuple[tuple[float, float], ...]
     trace: Array
@@ -164,11 +161,6 @@ class RunFacts:
         """What was made of what."""
         made = {"tsne": "Fed-tSNE map", "umap": "Fed-UMAP map", "clusters": "Clusters"}[self.config.map]
         return f"{made} of {Path(self.config.data).name}"
-
-    @property
-    def adjacency(self) -> str:
-        """What neighbours differ in."""
-        return str(self.statement["adjacency"])
 
 
 def is_simulation(config: RunConfig, statement: Mapping[str, Any]) -> bool:
@@ -204,14 +196,13 @@ def _ledger(folder: Path) -> dict[str, Any]:
     with Ledger.read(folder / LEDGER) as ledger:
         epsilon, in_scope = ledger.spent(delta, end_to_end=True), ledger.spent(delta)
         steps = spending(ledger.events(), ledger.budget, delta)
-        curve, guess = privacy_curve(ledger), best_guess(ledger)
+        curve = privacy_curve(ledger)
     stated = number(statement["epsilon_end_to_end"])
     if not math.isclose(stated, epsilon, rel_tol=1e-9, abs_tol=1e-12):
         raise StatementMismatch(f"{folder}: the statement says ε = {stated:g}, and its ledger ε = {epsilon:g}")
     if not curve:
         curve = tuple((number(each), float(at)) for at, each in statement["curve"])
-    spent = {"epsilon": epsilon, "in_scope": in_scope, "delta": delta, "guess": guess}
-    return {**spent, "steps": steps, "curve": curve}
+    return {"epsilon": epsilon, "in_scope": in_scope, "delta": delta, "steps": steps, "curve": curve}
 
 
 def _trace(path: Path) -> Array:

@@ -179,8 +179,10 @@ def test_a_client_is_not_charged_for_the_others():
 
 
 def test_seeded_noise_is_a_simulation():
-    assert "this run is a simulation" in str(state(ledger_of(gaussian("a"))))
+    assert "This run is a simulation" in str(state(ledger_of(gaussian("a"))))
     assert "simulation" not in str(state(ledger_of(gaussian("a", noise="system"))))
+    assert "came from the operating system" in str(state(ledger_of(gaussian("a", noise="system"))))
+    assert "No noise was added." in str(state(ledger_of(rows("a"))))
 
 
 def test_sampling_and_grid_are_shown():
@@ -197,14 +199,13 @@ def test_adjacency_and_unit_are_those_of_the_releases():
 
 def test_trust_is_spelled_out():
     text = str(state(LEDGERS["aggregate"]()))
-    assert "aggregate: the secure sum" in text
-    assert "central: the server" in text
+    assert "trusted to see only sums over clients (aggregate)" in text
+    assert "trusted to see exact uploads and to add the noise (central)" in text
 
 
 def test_the_landmarks_scope_is_called_the_papers_claim():
     text = str(state(LEDGERS["landmarks"]()))
-    assert "scope landmarks" in text
-    assert "learning of the landmarks only" in text
+    assert "for learning the landmarks only, which is the paper's claim (Thm 6)" in text
     assert "rows are records" in text
     assert "ε = ∞" in bold(text)
 
@@ -240,6 +241,62 @@ def test_accountants_are_compared():
 
 def test_facts_are_printed():
     assert "- landmarks: 40" in str(state(ledger_of(), facts={"landmarks": 40}))
+
+
+def test_a_cell_of_a_table_cannot_end_it():
+    bare = Unprotected(what="rows | all", client="a", why="one\ntwo | three")
+    assert "| rows \\| all | landmarks | unprotected (none) | 1 | 1 | - | - | - | one two \\| three |" in str(
+        state(ledger_of(bare))
+    )
+
+
+# Against whom ε holds, and what it means
+
+
+@pytest.mark.parametrize(
+    ("trusts", "seen", "against"),
+    [
+        (("local",), "sees all uploads, knows", "whoever sees the uploads"),
+        (("aggregate",), "sees the sums over clients, knows", "a server that sees sums over clients"),
+        # As with noisy rows beside shared noise for the landmarks: the server sees both.
+        (("local", "aggregate"), "sees the sums over clients and uploads that carry all of their noise, knows",
+         "a server that sees sums over clients and uploads that carry all of their noise"),
+        (("central",), "sees what the server publishes, knows", "whoever sees what a trusted server publishes"),
+        (("central", "aggregate"), "sees what the server publishes, knows",
+         "whoever sees what a trusted server publishes"),
+    ],
+)  # fmt: skip
+def test_the_adversary_is_the_one_that_the_trust_allows(trusts, seen, against):
+    statement = state(ledger_of(*(gaussian("a", f"upload {trust}", trust=trust) for trust in trusts)))
+    assert seen in statement.words["meaning"]
+    assert statement.words["adversary"] == f"against {against}"
+    # One client's own upload carries a part of the noise only, or none of it.
+    assert ("all uploads" in statement.words["meaning"]) == (set(trusts) == {"local"})
+
+
+@pytest.mark.parametrize("name", ["unprotected", "empty"])
+def test_without_a_positive_finite_epsilon_there_is_no_adversary(name):
+    words = state(LEDGERS[name]()).words
+    assert words["adversary"] is None
+    assert words["other_client"] is None
+    assert ("distance rows (rows are records)" in words["meaning"]) == (name == "unprotected")
+    assert words["meaning"].startswith("No number bounds" if name == "unprotected" else "Nothing that depends")
+
+
+@given(sigma=st.floats(0.05, 50))
+def test_the_share_of_right_guesses_is_rounded_up(sigma):
+    statement = state(ledger_of(gaussian("a", sensitivity=1.0, sigma=sigma)))
+    exactly = 50 * (1 + math.erf(0.5 / sigma / math.sqrt(2)))  # Φ(μ/2)
+    said = float(statement.words["meaning"].split("at most ")[1].split(" of 100")[0])
+    assert exactly * (1 - 1e-9) <= said <= exactly + 0.1 + 1e-9
+    assert statement.to_dict()["best_guess"] == pytest.approx(exactly / 100)
+
+
+def test_a_client_as_unit_is_asked_about_with_all_its_records():
+    meaning = state(ledger_of(gaussian("a", unit="client", adjacency="add-remove"))).words["meaning"]
+    assert "whether the records of one client was" not in meaning
+    assert "knows all records of the other clients" in meaning
+    assert "left out" in meaning
 
 
 # The price of noise that guarantees nothing
@@ -326,7 +383,7 @@ def test_another_client_can_take_its_share_of_the_noise_off(clients):
     assert statement.end_to_end == pytest.approx(gaussian_epsilon(mu, 1e-5))
     expected = gaussian_epsilon(mu * math.sqrt(clients / (clients - 1)), 1e-5)
     assert statement.against_a_client == pytest.approx(expected, rel=1e-9)
-    assert f"takes its own share off them, ε = {rounded_up(expected)} end to end" in str(statement)
+    assert f"subtracts its share from the sums, ε = {rounded_up(expected)} end to end" in str(statement)
     assert json.loads(statement.to_json())["epsilon_against_a_client"] == pytest.approx(expected)
     alone = state(ledger_of(*(gaussian(name) for name in names)))
     assert alone.against_a_client is None

@@ -182,8 +182,8 @@ def test_a_sensitivity_that_a_record_exceeds_is_proof(
 def test_a_stage_that_canaries_hardly_move_is_named() -> None:
     found = replace(SMALL, games=40).play(mechanism("gradient"), Budget(3.0, 1e-5))
     assert found.moved["gradient"][0] < HARDLY < found.moved["second moments"][0]
-    audited = for_statement(found.audit(), found.membership(), "command")
-    assert "Hardly tested, therefore: gradient." in audited.markdown()
+    audited = found.statement.with_audit(for_statement(found.audit(), found.membership(), "command"))
+    assert "Hardly tested, therefore: gradient." in str(audited)
 
 
 def test_discrete_noise_has_a_limit_of_its_own() -> None:

@@ -49,7 +49,7 @@ def test_the_paper_s_noise_has_its_price(demo: Path) -> None:
     statement = json.loads((demo / "plus" / "statement.json").read_text())
     nominal = statement["nominal_epsilon"]
     assert float(found["data-nominal-epsilon"] or "") == nominal
-    shown = [re.search(r"data-nominal-epsilon.*?ε = ([0-9.]+)<", text, flags=re.DOTALL)
+    shown = [re.search(r"data-nominal-epsilon.*?ε = ([0-9.]+)[< ]", text, flags=re.DOTALL)
              for text in (index(demo), (demo / "plus" / "report.html").read_text())]  # fmt: skip
     for each in shown:  # on this page and on its own
         assert each is not None

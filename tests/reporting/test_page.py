@@ -261,7 +261,7 @@ def test_the_paper_s_claim_is_shown_beside_infinity(exact: Path) -> None:
     assert (facts.in_scope, facts.epsilon) == (pytest.approx(2), math.inf)
     text = page(exact)
     assert 'data-epsilon="inf"' in text
-    assert "End to end it says nothing." in text
+    assert facts.statement["words"]["budget"].replace("'", "&#x27;") in text
     spent = figures(text)["spent"]["data"]
     assert [trace["name"] for trace in spent] == ["in the budget's scope", "end to end"]
     assert spent[1]["text"][-1] == "∞"
@@ -271,7 +271,7 @@ def test_noise_without_a_guarantee_has_its_price_in_the_page(tmp_path: Path) -> 
     from tests.run_fixtures import make
 
     folder = make(tmp_path / "run", mechanism="heuristic", beta=1.0, landmarks=10)
-    (found,) = [each for each in Outline(page(folder)).of("strong") if "data-nominal-epsilon" in each]
+    (found,) = [each for each in Outline(page(folder)).of("span") if "data-nominal-epsilon" in each]
     statement = json.loads((folder / "statement.json").read_text())
     assert float(found["data-nominal-epsilon"] or "") == statement["nominal_epsilon"] > 10
 

@@ -146,7 +146,8 @@ def centrally(config: RunConfig) -> tuple[Cloud, dict[str, float]]:
     """t-SNE of the collected records, in the order of the clients, and its scores."""
     import numpy as np
 
-    from dpfedvis.evaluation.scores import map_table
+    from dpfedvis.evaluation.metrics import Evaluated
+    from dpfedvis.evaluation.scores import score
     from dpfedvis.experiments.sweeps.baselines import central_map
     from dpfedvis.reporting.run_facts import Cloud, Grouping
 
@@ -154,7 +155,7 @@ def centrally(config: RunConfig) -> tuple[Cloud, dict[str, float]]:
     places, (_, y) = central_map(config, fed), fed.pooled()
     groups = {} if y is None else {"class": Grouping.of(y)}
     groups["client"] = Grouping.of(np.repeat([client.name for client in fed.clients], fed.records))
-    return Cloud(places, "record", groups), map_table(fed, places, seed=config.seed)
+    return Cloud(places, "record", groups), score(Evaluated(fed, places, seed=config.seed))
 
 
 def attacked(folder: Path, key: str, seed: int) -> Attacked:

@@ -1,11 +1,5 @@
-"""How good a map or a clustering is."""
+"""How good a map, a clustering or the landmarks are: `metrics` has the registry, `scores` the table of a result."""
 
-from dpfedvis.evaluation.metrics import (
-    MapScores,
-    cluster_scores,
-    cross_client_accuracy,
-    map_scores,
-    neighbor_preservation,
-)
+from dpfedvis.evaluation.metrics import METRICS, Evaluated, Metric, cross_client_accuracy
 
-__all__ = ["MapScores", "cluster_scores", "cross_client_accuracy", "map_scores", "neighbor_preservation"]
+__all__ = ["METRICS", "Evaluated", "Metric", "cross_client_accuracy"]

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from accounting.rounding import rounded_up
+from dpfedvis.evaluation.metrics import METRICS
 from dpfedvis.evaluation.theory.bound import NORMS, Norm
 from dpfedvis.evaluation.theory.study import Case, Study
 from dpfedvis.reporting import page_figures
@@ -139,7 +140,7 @@ def _glance(story: Story) -> Html:
         scores = {} if facts.simulation is None else facts.simulation.scores
         more = element("a", "report", href=f"{key}/{REPORT}", data_run=key, data_run_epsilon=repr(facts.epsilon))
         rows.append([name, facts.epsilon, *_scores(scores), more])
-    head = ["map", "ε end to end", "CA, 10-NN", "NPA, 10", "NMI", "MMD", "all about it"]
+    head = ["map", "ε end to end", *(METRICS[key].name for key in _SCORES), "all about it"]
     note = (
         "CA: accuracy of a 10-NN classifier in the map. NPA: share of true neighbours kept. NMI: of k-means with the "
         "classes. MMD: between records and landmarks, at one kernel for all, lower is better. All need records and "

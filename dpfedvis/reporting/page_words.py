@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
+from dpfedvis.evaluation.metrics import METRICS
 from dpfedvis.reporting.run_facts import RunFacts
-
-SCORE_NAMES = {
-    "ca": "class accuracy of {k}-NN in the map (CA)",
-    "ca_cross": "class accuracy of {k}-NN among other clients' records",
-    "npa": "neighbours kept among {k} (NPA)",
-    "nmi": "NMI of k-means in the map",
-    "ari": "ARI of k-means in the map",
-    "silhouette": "silhouette of the k-means labels",
-    "trustworthiness": "trustworthiness",
-    "continuity": "continuity",
-    "mmd": "MMD between records and landmarks (lower is better)",
-    "mmd_common": "MMD, at one kernel for all runs on the same records",
-    "certificate": "Nyström certificate by record (lower is better)",
-    "certificate_common": "Nyström certificate by record, at one kernel for all runs",
-}
 
 
 def what_was_made(facts: RunFacts) -> str:
@@ -45,11 +31,8 @@ def what_was_released(facts: RunFacts) -> str:
 
 
 def score_name(key: str) -> str:
-    """Return the name of a score for people; a new one stands as it is."""
-    head, _, tail = key.rpartition("_")
-    if tail.isdigit() and head in SCORE_NAMES:
-        return SCORE_NAMES[head].format(k=tail)
-    return SCORE_NAMES.get(key, key)
+    """Return the full name of a score; the key itself for a metric that this version does not know."""
+    return METRICS[key].title if key in METRICS else key
 
 
 def run_facts(facts: RunFacts) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The flat table of scores against the functions that it is made of, and against slow references."""
+"""The flat table of scores, and the scores of landmarks against slow references."""
 
 from __future__ import annotations
 
@@ -7,20 +7,15 @@ import math
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from accounting import Budget, InvalidParameter
 from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE
 from dpfedvis.data import load
-from dpfedvis.evaluation import cluster_scores, cross_client_accuracy, map_scores, scores
-from dpfedvis.evaluation.metrics import true_neighbors
-from dpfedvis.evaluation.scores import (
-    certificate_per_record,
-    common_kernel,
-    map_table,
-    pooled_neighbors,
-    root_mmd,
-    scores_of,
-)
+from dpfedvis.evaluation.metrics import Evaluated, classes, clusters, cross_client_accuracy, landmarks, neighbors
+from dpfedvis.evaluation.metrics.base import true_neighbors
+from dpfedvis.evaluation.metrics.landmarks import certificate_per_record, common_kernel, root_mmd
+from dpfedvis.evaluation.scores import pooled_neighbors, score, scores_of
 from dpfedvis.numerics.distances import kernel_factor
 from dpfedvis.numerics.kernels import Kernel, kernel_matrix
 
@@ -45,12 +40,15 @@ def tsne(fed: FederatedData) -> FedTSNE:
 def test_a_map_has_all_scores_and_they_are_those_of_the_metrics(fed: FederatedData, tsne: FedTSNE) -> None:
     found = scores_of(tsne, fed, seed=3)
     assert set(found) == MAP | LANDMARKS
-    X, y = fed.pooled()
-    whole = map_scores(X, tsne.embedding_, y, seed=3)
-    assert {k: found[f"ca_{k}"] for k in (1, 10, 50)} == {k: mean for k, (mean, _) in whole.accuracy.items()}
-    assert {k: found[f"npa_{k}"] for k in (1, 10, 50)} == whole.preservation
-    assert (found["nmi"], found["ari"], found["silhouette"]) == (whole.nmi[0], whole.ari[0], whole.silhouette[0])
-    assert (found["trustworthiness"], found["continuity"]) == (whole.trustworthiness, whole.continuity)
+    X, _ = fed.pooled()
+    whole = Evaluated(fed, tsne.embedding_, seed=3)
+    assert {k: found[f"ca_{k}"] for k in (1, 10, 50)} == {k: classes.accuracy(whole, k) for k in (1, 10, 50)}
+    assert {k: found[f"npa_{k}"] for k in (1, 10, 50)} == {k: neighbors.preservation(whole, k) for k in (1, 10, 50)}
+    assert [found[key] for key in ("nmi", "ari", "silhouette")] == [
+        clusters.nmi(whole), clusters.ari(whole), clusters.silhouette(whole)
+    ]  # fmt: skip
+    assert found["trustworthiness"] == neighbors.trustworthiness(whole)
+    assert found["continuity"] == neighbors.continuity(whole)
     labels = [client.y for client in fed.clients]
     assert found["ca_cross_10"] == cross_client_accuracy(list(tsne.views().values()), labels)
     assert found["mmd"] == root_mmd(X, tsne.landmarks_, tsne.feddl_.public.kernel)
@@ -66,10 +64,12 @@ def test_private_maps_are_scored_too(fed: FederatedData) -> None:
 
 
 def test_clusters_have_no_map(fed: FederatedData) -> None:
-    clusters = FedSpectralClustering(n_clusters=10, n_landmarks=30, mechanism="none", rounds=2).fit(fed)
-    found = scores_of(clusters, fed)
+    fitted = FedSpectralClustering(n_clusters=10, n_landmarks=30, mechanism="none", rounds=2).fit(fed)
+    found = scores_of(fitted, fed)
     assert set(found) == {"nmi", "ari"} | LANDMARKS
-    assert {name: found[name] for name in ("nmi", "ari")} == cluster_scores(fed.pooled()[1], clusters.labels_)
+    y = fed.pooled()[1]
+    assert found["nmi"] == normalized_mutual_info_score(y, fitted.labels_)
+    assert found["ari"] == adjusted_rand_score(y, fitted.labels_)
 
 
 # MMD and certificate
@@ -90,7 +90,7 @@ def test_mmd_of_many_records_is_that_of_a_fixed_sample(monkeypatch: pytest.Monke
     rng = np.random.default_rng(1)
     X, Y, kernel = rng.normal(size=(400, 2)), rng.normal(1, 1, (9, 2)), Kernel.gaussian(0.5)
     whole = root_mmd(X, Y, kernel)
-    monkeypatch.setattr(scores, "EXACT_MMD", 100)
+    monkeypatch.setattr(landmarks, "EXACT_MMD", 100)
     sampled = root_mmd(X, Y, kernel, seed=5)
     assert sampled == root_mmd(X, Y, kernel, seed=5) != whole
     assert sampled == pytest.approx(whole, rel=0.3)
@@ -101,7 +101,7 @@ def test_certificate_is_the_trace_per_record(gammas: tuple[float, ...], monkeypa
     rng = np.random.default_rng(2)
     X, Y, kernel = rng.normal(size=(50, 3)), rng.normal(size=(8, 3)), Kernel(gammas)
     C, W = kernel_matrix(X, Y, kernel), kernel_matrix(Y, Y, kernel)
-    monkeypatch.setattr(scores, "_BLOCK", 13)
+    monkeypatch.setattr(landmarks, "_BLOCK", 13)
     found = certificate_per_record(X, Y, kernel)
     assert found == pytest.approx(kernel_factor(C, W).certificate / 50)
     error = kernel_matrix(X, X, kernel) - C @ np.linalg.solve(W, C.T)
@@ -149,7 +149,7 @@ def test_neighbours_of_the_data_serve_every_partition(partition: str) -> None:
 def _table(n: int, y: np.ndarray | None, clients: int = 2) -> dict[str, float]:
     X = np.random.default_rng(6).normal(size=(n, 3))
     dealt = FederatedData.split(X, y, clients=clients)
-    return map_table(dealt, dealt.pooled()[0][:, :2])
+    return score(Evaluated(dealt, dealt.pooled()[0][:, :2]))
 
 
 @pytest.mark.parametrize("y", [None, np.zeros(100, int)])
@@ -172,9 +172,9 @@ def test_one_client_has_no_others() -> None:
 def test_clients_that_share_no_class_cannot_classify_each_other() -> None:
     X, y = np.random.default_rng(7).normal(size=(100, 2)), np.arange(100) % 2
     apart = FederatedData([X[y == 0], X[y == 1]], [y[y == 0], y[y == 1]])
-    assert set(map_table(apart, apart.pooled()[0])) == MAP - {"ca_cross_10"}
+    assert set(score(Evaluated(apart, apart.pooled()[0]))) == MAP - {"ca_cross_10"}
 
 
 def test_a_map_of_other_records_is_refused(fed: FederatedData) -> None:
     with pytest.raises(InvalidParameter, match="points of the map"):
-        map_table(fed, np.zeros((5, 2)))
+        score(Evaluated(fed, np.zeros((5, 2))))

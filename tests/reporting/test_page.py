@@ -18,7 +18,7 @@ import pytest
 from accounting import Ledger
 from dpfedvis.cli.main import main
 from dpfedvis.data import load
-from dpfedvis.evaluation.scores import certificate_per_record
+from dpfedvis.evaluation.metrics.landmarks import certificate_per_record
 from dpfedvis.reporting.html_parts import Html, element, packed, script_json, shown, table
 from dpfedvis.reporting.page import report
 from dpfedvis.reporting.page_figures import points

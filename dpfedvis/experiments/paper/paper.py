@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from dpfedvis.evaluation.metrics import METRICS
+
 
 @dataclass(frozen=True)
 class Number:
@@ -54,18 +56,8 @@ class Printed:
     rows: dict[tuple[str, str], tuple[Number, ...]]
 
 
-# Our name of a score → the paper's.
-SCORES = {
-    "ca_1": "CA 1-NN",
-    "ca_10": "CA 10-NN",
-    "ca_50": "CA 50-NN",
-    "npa_1": "NPA 1-NN",
-    "npa_10": "NPA 10-NN",
-    "npa_50": "NPA 50-NN",
-    "nmi": "NMI",
-    "silhouette": "SC",
-    "ari": "ARI",
-}
+# Key of a metric → its name in the paper's tables.
+SCORES = {metric.key: metric.paper for metric in METRICS.values() if metric.paper}
 SETTINGS = ("central", "IID", "IID +", "non-IID", "non-IID +")
 
 

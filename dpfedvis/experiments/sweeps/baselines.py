@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from accounting import InvalidParameter
 from dpfedvis.data import FederatedData
 from dpfedvis.estimators.maps import FederatedMap
-from dpfedvis.evaluation.metrics import cluster_scores
-from dpfedvis.evaluation.scores import Scores, landmark_table, map_table
+from dpfedvis.evaluation.metrics import Evaluated
+from dpfedvis.evaluation.scores import Scores, score
 from dpfedvis.experiments.sweeps.landmarks import Given
 from dpfedvis.federation.feddl import FedDL
 from dpfedvis.federation.private_map import PublishedMap
@@ -39,12 +39,9 @@ def central_scores(config: RunConfig, fed: FederatedData, neighbors: NDArray[np.
 
     Layouts are those of the federated maps, fed with exact distances; clusters are scikit-learn's.
     """
-    X, y = fed.pooled()
     if config.map != "clusters":
-        return map_table(fed, central_map(config, fed), seed=config.seed, neighbors=neighbors)
-    if y is None:
-        return {}
-    return cluster_scores(y, _spectral(config, X))
+        return score(Evaluated(fed, central_map(config, fed), seed=config.seed, neighbors=neighbors))
+    return score(Evaluated(fed, labels=_spectral(config, fed.pooled()[0]), seed=config.seed))
 
 
 def _spectral(config: RunConfig, X: NDArray[np.floating]) -> NDArray[np.int64]:
@@ -94,5 +91,5 @@ def data_free_scores(config: RunConfig, fed: FederatedData, neighbors: NDArray[n
     places = estimator.recipe.scaled(estimator.lay_out_anchors(anchors), fed.n_records / fed.n_clients)
     published = PublishedMap(whole, anchors, places, config.seed)
     embedding = np.concatenate([estimator.at_home(published, client.X) for client in fed.clients])
-    scores = map_table(fed, embedding, seed=config.seed, neighbors=neighbors)
-    return scores | landmark_table(fed.pooled()[0], public.landmarks, public.public.kernel, seed=config.seed)
+    kernel = public.public.kernel
+    return score(Evaluated(fed, embedding, None, public.landmarks, kernel, seed=config.seed, neighbors=neighbors))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from accounting import gaussian_epsilon, gaussian_mu
 from accounting.rounding import rounded_up
-from dpfedvis.experiments.sweeps.summary import Context, Metric, Point
+from dpfedvis.evaluation.metrics import Metric
+from dpfedvis.experiments.sweeps.summary import Context, Point
 
 INF = math.inf
 # Levels of use that people ask for; those that nothing or everything reaches are left out.

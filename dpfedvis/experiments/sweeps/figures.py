@@ -9,8 +9,9 @@ from typing import get_args
 
 from accounting.events import Trust
 from accounting.rounding import rounded_up
+from dpfedvis.evaluation.metrics import Metric
 from dpfedvis.experiments.sweeps.cells import Kind
-from dpfedvis.experiments.sweeps.summary import Context, Estimate, Metric, Point
+from dpfedvis.experiments.sweeps.summary import Context, Estimate, Point
 from dpfedvis.reporting.drawing import svg
 from dpfedvis.reporting.figures import plain
 from dpfedvis.reporting.palette import Look, paired
@@ -105,12 +106,12 @@ class Curves:
 
     def limits(self, metric: Metric) -> tuple[float, float]:
         """Return the y-range: all means and their intervals, but no further than the score itself can go."""
-        top = math.sqrt(2) if metric.key.startswith("mmd") else 1.0
+        bottom, top = metric.limits
         ends = [value for value, _, _ in _baselines(self.context, metric)]
         for pairs in self.series(metric).values():
             _, lows, highs = _band(pairs)
             ends += [*lows, *highs]
-        low, high = max(min(ends, default=0.0), 0.0), min(max(ends, default=top), top)
+        low, high = max(min(ends, default=bottom), bottom), min(max(ends, default=top), top)
         room = 0.05 * (high - low) or 0.05
         return low - room, high + room
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from accounting.rounding import rounded_up
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.evaluation.metrics import Metric
 from dpfedvis.experiments.sweeps.choices import Best, against_clients, best, cheapest, composable, pareto, together
 from dpfedvis.experiments.sweeps.figures import Curves, draw
 from dpfedvis.experiments.sweeps.store import Row
-from dpfedvis.experiments.sweeps.summary import CONFIDENCE, Context, Metric, Point, contexts, latest_version
+from dpfedvis.experiments.sweeps.summary import CONFIDENCE, Context, Point, contexts, latest_version
 from dpfedvis.numerics.files import write_text
 from dpfedvis.reporting.rendering import render_html, render_markdown
 from dpfedvis.runs.code_version import CodeVersion, code_version

@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from accounting.events import Trust
+from dpfedvis.evaluation.metrics import METRICS, Metric
 from dpfedvis.experiments.sweeps.cells import Kind
 from dpfedvis.experiments.sweeps.store import Row
 from dpfedvis.runs.code_version import CodeVersion
@@ -19,29 +20,6 @@ CONFIDENCE = 0.95
 _DATA = ("data", "records", "sample", "missing", "label_column", "client_column", "clients", "partition", "map")
 # What an ε is about: numbers under different meanings do not compare, and have pictures of their own.
 _MEANING = ("delta", "adjacency", "unit")
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A score that curves are drawn of."""
-
-    key: str
-    name: str
-    higher: bool = True
-
-    def better(self, one: float, other: float) -> bool:
-        """Whether the first is strictly better."""
-        return one > other if self.higher else one < other
-
-
-METRICS = (
-    Metric("ca_cross_10", "CA across clients, 10-NN"),
-    Metric("ca_10", "CA, 10-NN"),
-    Metric("npa_10", "NPA, 10-NN"),
-    Metric("nmi", "NMI"),
-    Metric("mmd_common", "MMD of the landmarks", higher=False),
-    Metric("certificate_common", "certificate per record", higher=False),
-)
 
 
 @dataclass(frozen=True)
@@ -193,8 +171,9 @@ class Context:
         return [series for series, every in worse.items() if every]
 
     def metrics(self) -> tuple[Metric, ...]:
-        """The metrics that a run here has."""
-        return tuple(metric for metric in METRICS if any(metric.key in point.scores for point in self.runs))
+        """The metrics that curves are drawn of and that a run here has."""
+        curves = [metric for metric in METRICS.values() if metric.curve]
+        return tuple(metric for metric in curves if any(metric.key in point.scores for point in self.runs))
 
 
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunConfig)}

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from accounting import gaussian_epsilon, gaussian_mu
+from dpfedvis.evaluation.metrics import METRICS, Metric
 from dpfedvis.experiments.sweeps.choices import against_clients, best, cheapest, pareto, together
-from dpfedvis.experiments.sweeps.summary import METRICS, Context, Estimate, Metric, Point, contexts
+from dpfedvis.experiments.sweeps.summary import Context, Estimate, Point, contexts
 from dpfedvis.runs.code_version import CodeVersion
 
 HERE = CodeVersion("1.0", "a" * 40)
-NMI = Metric("nmi", "NMI")
-MMD = Metric("mmd_common", "MMD", higher=False)
+NMI, MMD = METRICS["nmi"], METRICS["mmd_common"]
 
 
 def point(series: str, epsilon: float, *values: float, key: str = "nmi", **facts) -> Point:
@@ -158,7 +159,7 @@ def test_a_budget_for_landmarks_alone_is_told_from_none(row) -> None:
 
 def test_the_pareto_front_against_a_slow_reference() -> None:
     rng = np.random.default_rng(0)
-    for metric in METRICS:
+    for metric in METRICS.values():
         points = [
             point(str(n), float(e), float(v), key=metric.key)
             for n, (e, v) in enumerate(zip(rng.integers(1, 9, 30), rng.random(30), strict=True))
@@ -217,7 +218,7 @@ def test_one_seed_tells_nothing_apart() -> None:
 def test_the_best_of_several_baselines_is_drawn() -> None:
     weak, strong = (point("data-free", 0.0, value, kind="data-free") for value in (0.1, 0.4))
     assert context(weak, strong).baseline("data-free", NMI) == strong.scores["nmi"]
-    assert context(weak, strong).baseline("data-free", Metric("nmi", "", higher=False)) == weak.scores["nmi"]
+    assert context(weak, strong).baseline("data-free", replace(NMI, higher=False)) == weak.scores["nmi"]
     assert context(weak).baseline("central", NMI) is None
 
 

@@ -1,0 +1,54 @@
+"""How well a map keeps neighbours: NPA, trustworthiness and continuity."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpfedvis.evaluation.metrics.base import Evaluated
+from dpfedvis.numerics.kernels import Array
+
+_K = 10  # neighbours of trustworthiness and continuity
+
+
+def preservation(evaluated: Evaluated, k: int) -> float | None:
+    """NPA: mean share of a record's k nearest neighbours that are among its k nearest in the map."""
+    if k not in evaluated.ks:
+        return None
+    return overlap(evaluated.neighbors_among_records[:, :k], evaluated.neighbors_in_map[:, :k])
+
+
+def preservation_by_chance(evaluated: Evaluated, k: int) -> float:
+    """k of the n − 1 others."""
+    return k / (evaluated.fed.n_records - 1)
+
+
+def overlap(a: NDArray[np.int64], b: NDArray[np.int64], rows: int = 4096) -> float:
+    """Mean share of the entries of a row of `a` that stand in the same row of `b`; both of shape (n, k)."""
+    hits = 0
+    for start in range(0, len(a), rows):
+        part = slice(start, start + rows)
+        hits += int((a[part, :, None] == b[part, None, :]).sum())
+    return hits / a.size
+
+
+def trustworthiness(evaluated: Evaluated) -> float | None:
+    """Whether neighbours in the map are neighbours among the records; 10 neighbours, on a sample."""
+    return _trust(evaluated.X[evaluated.sample], evaluated.places[evaluated.sample])
+
+
+def continuity(evaluated: Evaluated) -> float | None:
+    """Whether neighbours among the records are neighbours in the map; 10 neighbours, on a sample."""
+    return _trust(evaluated.places[evaluated.sample], evaluated.X[evaluated.sample])
+
+
+def trust_by_chance(evaluated: Evaluated) -> float:
+    """Half, for a map that has nothing to do with the records."""
+    return 0.5
+
+
+def _trust(true: Array, shown: Array) -> float | None:
+    from sklearn.manifold import trustworthiness
+
+    k = min(_K, (len(true) - 1) // 2)
+    return float(trustworthiness(true, shown, n_neighbors=k)) if k >= 1 else None

@@ -14,8 +14,8 @@ examples:
   dpfedvis bounds --data digits --records 300 --landmarks 10,40 --sigma 0,0.1
   dpfedvis bounds --data mnist --records 2000 --landmarks 50,100,200,500 --sigma 0,0.01,0.1 --out bounds
 
-With --out, a page (Markdown), a figure (PNG, log scale) and all numbers (JSON) are left in the folder. Everything is
-computed from the records as they are, so that the result is for their owner alone: nothing here is protected.
+With --out, the folder gets a page (Markdown), a figure (SVG, log scale) and all numbers (JSON). Nothing is protected:
+everything is computed from the exact records, so the result is only for their owner.
 """
 
 
@@ -41,7 +41,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--failure", type=float, default=0.05, help="probability with which bounds may fail (0.05)")
     parser.add_argument("--seed", type=int, default=0, help="(0)")
     parser.add_argument("--no-download", action="store_true", help="do not ask OpenML")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to leave page, figure and JSON")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for page, figure and JSON")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from accounting.errors import InvalidParameter
     from dpfedvis.experiments.paper.experiments import EXPERIMENTS
-    from dpfedvis.experiments.paper.index import held_in, write_index
+    from dpfedvis.experiments.paper.pages import held_in, write_index
     from dpfedvis.experiments.paper.recipes import Shrink
     from dpfedvis.experiments.sweeps.execution import addressed, sweep
     from dpfedvis.experiments.sweeps.store import Store, StoreUnusable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from dpfedvis.evaluation.theory.empirical import Norms
 from dpfedvis.evaluation.theory.other_theorems import TheoremCase
 from dpfedvis.evaluation.theory.study import Case, Study
 from dpfedvis.numerics.files import write_text
+from dpfedvis.reporting.drawing import svg
+from dpfedvis.reporting.rendering import render_markdown
 
 # Column → (statement or None for any, form).
 COLUMNS = {
@@ -127,59 +129,32 @@ def verdicts(cases: Sequence[Case]) -> list[str]:
 
 
 def page(
-    study: Study, cases: Sequence[Case], rows: Sequence[RowsCase], rest: Sequence[TheoremCase], command: str
+    study: Study,
+    cases: Sequence[Case],
+    rows: Sequence[RowsCase],
+    rest: Sequence[TheoremCase],
+    command: str,
+    figure: str = "",
 ) -> str:
-    """Return the study as Markdown."""
-    n, m = study.X.shape
-    lines = [
-        f"# Bounds and truth: {study.dataset.name}",
-        "",
-        f"Made by `{command}`.",
-        "",
-        f"{n} records, {m} features, γ = {study.kernel.gammas[0]:.4g}, seed {study.settings.seed}.",
-        f"Probabilistic bounds may fail with probability {study.settings.failure:g}.",
-        "The truth is ‖K̂ − K‖ with K the kernel matrix of the exact records.",
-        "The trivial bound is n_x; with noisy records, √2·n_x in the Frobenius norm.",
-        "",
-        *[f"- {sentence}" for sentence in verdicts(cases)],
-        "",
-        "## Kernel matrix",
-        "",
-    ]
-    for norm in NORMS:
-        lines += [*_kernel_table(cases, norm), ""]
-    lines += [
-        "`≥`: the condition number in the theorem is beyond float64, so that the printed value is at least this. "
-        "`†`: below the truth, so false here. Bold: below the trivial bound.",
-        "",
-        "## Distances",
-        "",
-        "No bound of the paper holds for D̂: D is not positive semi-definite. `gram` has a certificate of its own, from "
-        "uploads alone; with noisy records it is one for the noisy distances, and left out. `‡`: rounding of the "
-        "estimate, which is in float32; the certificate is for exact arithmetic.",
-        "",
-        *_distance_table(cases),
-        "",
-        "## Noisy rows",
-        "",
-        "Clients add noise to the rows K(X, Y) that they upload. The certificate knows σ and the noisy rows only;",
-        "the rank is the one with the smallest certificate.",
-        "",
-        *_rows_table(rows),
-        "",
-        "## TheoremCase theorems",
-        "",
-        *_other_table(rest),
-        "",
-    ]
-    return "\n".join(lines)
+    """Return the study as Markdown; `figure` is the file name of its figure, if it has one."""
+    return render_markdown(
+        "bounds.md",
+        study=study,
+        name=Path(study.dataset.name).stem,
+        command=command,
+        verdicts=verdicts(cases),
+        columns=list(COLUMNS),
+        kernel={norm: [_kernel_row(case, norm) for case in cases] for norm in NORMS},
+        distances=[row for case in cases for row in _distance_rows(case)],
+        noisy_rows=list(map(_noisy_row, rows)),
+        others=[row for case in rest for row in _theorem_rows(case)],
+        figure=figure,
+    )
 
 
-def figure(study: Study, cases: Sequence[Case], path: Path) -> None:
-    """Draw all bounds against the number of landmarks, one panel for each kind, noise and norm."""
+def draw(study: Study, cases: Sequence[Case]) -> str:
+    """Return all bounds against the number of landmarks as SVG, one panel for each kind, noise and norm."""
     from matplotlib.figure import Figure
-
-    from dpfedvis.reporting.figures import save_png
 
     panels = list(dict.fromkeys((case.kind, case.sigma) for case in cases))
     shown = Figure(figsize=(2.6 * len(panels) + 1.6, 6.4), layout="constrained")
@@ -209,7 +184,7 @@ def figure(study: Study, cases: Sequence[Case], path: Path) -> None:
     handles, labels = axes[0][0].get_legend_handles_labels()
     shown.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
     shown.suptitle(f"{study.dataset.name}, {len(study.X)} records, γ = {study.kernel.gammas[0]:.3g}", fontsize=10)
-    save_png(shown, path)
+    return svg(shown)
 
 
 def write(
@@ -220,17 +195,20 @@ def write(
     rest: Sequence[TheoremCase],
     command: str,
 ) -> list[Path]:
-    """Write NAME.md, NAME.png and NAME.json, each whole or not at all; return their paths."""
+    """Write NAME.json, NAME.md and NAME.svg, each whole or not at all; return their paths."""
     name = Path(study.dataset.name).stem
-    paths = [folder / f"{name}.{kind}" for kind in ("json", "md", "png")]
+    texts = {
+        f"{name}.json": json.dumps(as_json(study, cases, rows, rest, command), indent=1, allow_nan=False) + "\n",
+        f"{name}.md": page(study, cases, rows, rest, command, figure=f"{name}.svg"),
+        f"{name}.svg": draw(study, cases),
+    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(paths[0], json.dumps(as_json(study, cases, rows, rest, command), indent=1, allow_nan=False) + "\n")
-        write_text(paths[1], page(study, cases, rows, rest, command) + f"\n![{name}]({paths[2].name})\n")
-        figure(study, cases, paths[2])
+        for file, text in texts.items():
+            write_text(folder / file, text)
     except OSError as error:
         raise CannotWrite(f"cannot write to {folder}: {error.strerror or error}") from error
-    return paths
+    return [folder / file for file in texts]
 
 
 def check_folder(folder: Path) -> None:
@@ -244,24 +222,14 @@ def check_folder(folder: Path) -> None:
         raise CannotWrite(f"cannot write to {folder}: {error.strerror or error}") from error
 
 
-def _kernel_table(cases: Sequence[Case], norm: Norm) -> list[str]:
-    head = ["landmarks are", "n_y", "σ", f"truth, {norm}", *COLUMNS, "trivial", "certificate/truth", "MMD of k²/truth"]
-    lines = ["| " + " | ".join(head) + " |", "|---|" + "---|" * (len(head) - 1)]
-    for case in cases:
-        truth = size(case.truth, norm)
-        found = {column: pick(case, column, norm) for column in COLUMNS}
-        ratios = [_ratio(found[column], truth) for column in ("certificate", "MMD of k²")]
-        trivial = found["certificate"].trivial
-        cells = [
-            case.kind,
-            case.landmarks,
-            f"{case.sigma:g}",
-            f"{truth:.4g}",
-            *(_cell(b, truth) for b in found.values()),
-        ]
-        cells += ["" if trivial is None else f"{trivial:.5g}", *("" if r is None else f"{r:.3g}" for r in ratios)]
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return lines
+def _kernel_row(case: Case, norm: Norm) -> list[str]:
+    truth = size(case.truth, norm)
+    found = {column: pick(case, column, norm) for column in COLUMNS}
+    ratios = [_ratio(found[column], truth) for column in ("certificate", "MMD of k²")]
+    trivial = found["certificate"].trivial
+    bounds = [_cell(bound, truth) for bound in found.values()]
+    last = ["" if trivial is None else f"{trivial:.5g}", *("" if each is None else f"{each:.3g}" for each in ratios)]
+    return [case.kind, str(case.landmarks), f"{case.sigma:g}", f"{truth:.4g}", *bounds, *last]
 
 
 def _cell(bound: Bound, truth: float) -> str:
@@ -284,39 +252,26 @@ def _with_verdict(bound: Bound, truth: Norms) -> dict[str, Any]:
     return {**bound.as_json(), "below_truth": bound.norm is not None and bound.below(size(truth, bound.norm))}
 
 
-def _distance_table(cases: Sequence[Case]) -> list[str]:
-    head = ["landmarks are", "n_y", "σ", "estimator", "truth, spectral", "truth, frobenius", "‖D̂ − D‖/‖D‖, frobenius"]
-    head += ["certificate, spectral", "certificate, frobenius", "bound of the paper"]
-    lines = ["| " + " | ".join(head) + " |", "|---|" + "---|" * (len(head) - 1)]
-    for case in cases:
-        for each in case.distances:
-            own = [f"{bound.value:.4g}" for bound in each.bounds] or ["", ""]
-            mark = " ‡" if each.relative < FLOOR else ""
-            truth = [f"{size(each.truth, norm):.4g}{mark}" for norm in NORMS]
-            cells = [case.kind, case.landmarks, f"{case.sigma:g}", each.estimator, *truth, f"{each.relative:.4f}"]
-            lines.append("| " + " | ".join(map(str, [*cells, *own, "none holds"])) + " |")
-    return lines
+def _distance_rows(case: Case) -> Iterator[list[str]]:
+    for each in case.distances:
+        own = [f"{bound.value:.4g}" for bound in each.bounds] or ["", ""]
+        mark = " ‡" if each.relative < FLOOR else ""
+        truth = [f"{size(each.truth, norm):.4g}{mark}" for norm in NORMS]
+        cells = [case.kind, str(case.landmarks), f"{case.sigma:g}", each.estimator, *truth, f"{each.relative:.4f}"]
+        yield [*cells, *own, "none holds"]
 
 
-def _rows_table(rows: Sequence[RowsCase]) -> list[str]:
-    head = ["n_y", "σ", "rank"]
-    head += [f"{what}, {norm}" for norm in NORMS for what in ("truth", "certificate")]
-    lines = ["| " + " | ".join(head) + " |", "|---|" + "---|" * (len(head) - 1)]
-    for each in rows:
-        cells = [str(each.landmarks), f"{each.sigma:g}", str(each.rank)]
-        for bound, norm in zip(each.bounds, NORMS, strict=True):
-            truth = size(each.truth, norm)
-            cells += [f"{truth:.4g}", _cell(bound, truth)]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+def _noisy_row(each: RowsCase) -> list[str]:
+    cells = [str(each.landmarks), f"{each.sigma:g}", str(each.rank)]
+    for bound, norm in zip(each.bounds, NORMS, strict=True):
+        truth = size(each.truth, norm)
+        cells += [f"{truth:.4g}", _cell(bound, truth)]
+    return cells
 
 
-def _other_table(rest: Sequence[TheoremCase]) -> list[str]:
-    lines = ["| quantity | truth | statement | value |", "|---|---|---|---|"]
-    for other in rest:
-        for bound in other.bounds:
-            value = f"no statement: {bound.precondition}" if bound.value is None else f"{bound.value:.4g}"
-            note = f" ({bound.note})" if bound.note else ""
-            truth = "" if other.truth is None else f"{other.truth:.4g}"
-            lines.append(f"| {other.what} | {truth} | {bound.statement} {bound.form}{note} | {value} |")
-    return lines
+def _theorem_rows(case: TheoremCase) -> Iterator[list[str]]:
+    truth = "" if case.truth is None else f"{case.truth:.4g}"
+    for bound in case.bounds:
+        value = f"no statement: {bound.precondition}" if bound.value is None else f"{bound.value:.4g}"
+        note = f" ({bound.note})" if bound.note else ""
+        yield [case.what, truth, f"{bound.statement} {bound.form}{note}", value]

@@ -35,12 +35,12 @@ def test_a_folder_gets_page_figure_and_json(tmp_path: Path) -> None:
     done = called("bounds", *SMALL, "--out", str(tmp_path / "new" / "folder"), "--json")
     assert done.returncode == 0
     folder = tmp_path / "new" / "folder"
-    assert sorted(path.name for path in folder.iterdir()) == ["digits.json", "digits.md", "digits.png"]
+    assert sorted(path.name for path in folder.iterdir()) == ["digits.json", "digits.md", "digits.svg"]
     printed: dict[str, Any] = json.loads(done.stdout)
     assert json.loads((folder / "digits.json").read_text()) == printed
     page = (folder / "digits.md").read_text()
-    assert "![digits](digits.png)" in page
-    assert (folder / "digits.png").read_bytes().startswith(b"\x89PNG")
+    assert "![digits](digits.svg)" in page
+    assert "<svg" in (folder / "digits.svg").read_text()
     assert len(printed["cases"]) == 8
     for case in printed["cases"]:
         for bound in case["bounds"]:

@@ -33,8 +33,7 @@ def test_the_example_of_the_help_works_when_pasted(tmp_path: Path) -> None:
     done = pasted(line, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(path.name for path in (tmp_path / "try").iterdir()) == [
-        "figure-ny.csv", "figure-ny.md", "figure-ny.png", "figure-ny.svg", "index.md",
-        "what-reproduces.md",
+        "figure-ny.csv", "figure-ny.md", "figure-ny.svg", "index.md", "what-reproduces.md",
     ]  # fmt: skip
     assert f"Made by `{line}`." in (tmp_path / "try" / "figure-ny.md").read_text()
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from dpfedvis.experiments.paper.compare import Line, prices, shown_epsilon
 from dpfedvis.experiments.paper.experiments import Experiment
 from dpfedvis.experiments.paper.paper import SCORES
 from dpfedvis.experiments.paper.readings import Scale
-from dpfedvis.reporting.figures import save
+from dpfedvis.reporting.drawing import svg
 from dpfedvis.reporting.palette import Look, looks
 
 
-def draw_figure(experiment: Experiment, scale: Scale, found: Sequence[Line], stem: Path) -> None:
-    """Write PNG and SVG: one panel a score, one line a method, standard deviations over seeds as bands."""
+def draw_figure(experiment: Experiment, scale: Scale, found: Sequence[Line]) -> str:
+    """Return the figure as SVG: one panel a score, one line a method, standard deviations over seeds as bands."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.6 * len(experiment.scores), 4.2), layout="constrained")
@@ -36,7 +35,7 @@ def draw_figure(experiment: Experiment, scale: Scale, found: Sequence[Line], ste
         axes.minorticks_off()
     panels[0].legend(fontsize=8, frameon=False)
     figure.suptitle(f"{experiment.title} ({scale})")
-    save(figure, stem)
+    return svg(figure)
 
 
 def _draw_line(axes: Any, own: Sequence[Line], group: str, look: Look) -> None:

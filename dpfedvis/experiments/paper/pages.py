@@ -1,48 +1,34 @@
-"""A table or figure as Markdown, CSV and pictures, each with the command that made it."""
+"""The paper's tables and figures as Markdown, CSV and drawings, and the pages above all that a folder holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-from dpfedvis.experiments.paper.compare import Line, prices, shown_epsilon, verdicts
-from dpfedvis.experiments.paper.experiments import Experiment
+from dpfedvis.experiments.paper.compare import CLOSE, Line, met, prices, shown_epsilon, verdicts
+from dpfedvis.experiments.paper.experiments import EXPERIMENTS, Experiment
 from dpfedvis.experiments.paper.figures import draw_figure
+from dpfedvis.experiments.paper.findings import FLAT, MONOTONE, STILL, Answer, findings, signed
 from dpfedvis.experiments.paper.paper import SCORES
-from dpfedvis.experiments.paper.readings import Scale, as_csv
+from dpfedvis.experiments.paper.readings import Reading, Readings, Scale, as_csv, read_csv
 from dpfedvis.experiments.paper.recipes import Shrink
 from dpfedvis.experiments.sweeps.summary import Estimate
 from dpfedvis.numerics.files import write_text
-from dpfedvis.reporting.blocks import Block, Heading, Paragraph, Table, markdown
+from dpfedvis.reporting.rendering import render_markdown
 from dpfedvis.runs.code_version import CodeVersion, code_version
 from dpfedvis.runs.folder import FolderUnusable
 
-_WAYS = {
-    "nystrom": "the paper's estimate of distances, D(X,Y) D(Y,Y)⁺ D(Y,X)",
-    "gram": "ours, from coordinates in the landmarks' affine span; the same landmarks",
-    "kernel": "the paper's affinity, exp(−d²/4) estimated from the landmarks",
-    "neighbors": "ours, a graph of 10 neighbours in the landmarks' affine span; the same landmarks",
-    "central": "the same layout of the pooled records",
+INDEX, PLAIN = "index.md", "what-reproduces.md"
+# From landmarks to a map or to clusters: ours, which the paper does not have.
+_OURS = ("gram", "neighbors")
+_TITLES: dict[Answer, str] = {
+    "yes": "Reproduces",
+    "in part": "Reproduces in part",
+    "no": "Does not reproduce",
+    "open": "These runs cannot tell",
 }
-_SETTINGS = (
-    "Settings are the published ones where nothing else is said: mechanism `published`, 500 landmarks, the largest "
-    "biased MMD over the bandwidths, batches of 256, Adam with step 0.1."
-)
-_MAPS_DIFFER = (
-    "What differs from the published code besides the scale: t-SNE and UMAP work on a graph of neighbours and start "
-    "from PCA or a spectral layout, where the paper has the dense matrix and random starts; the silhouette is taken on "
-    "3000 records."
-)
-_CLUSTERS_DIFFER = (
-    "What differs from the published code besides the scale: the clusters come from factors of the estimated kernel or "
-    "a sparse graph, never a dense matrix; its entries are not clipped to [0, 1]. The published width γ = 2 is read as "
-    "exp(−d²/γ²). Central clusters are scikit-learn's."
-)
-_NOISE = (
-    "β is no privacy parameter: the noise is scaled by the gradient itself, and an exact row for every record is "
-    "uploaded afterwards, so that ε = ∞ end to end. *Nominal*: what the noise on the landmarks alone would have been "
-    "worth, had its scale been public, without amplification by sampling; the largest over seeds and data."
-)
 
 
 def write_experiment(
@@ -53,73 +39,131 @@ def write_experiment(
     command: str,
     cells_by: CodeVersion | None,
 ) -> list[Path]:
-    """Leave the page, the numbers and, for figures, the pictures; return their paths.
+    """Write the page, the numbers and, for figures, the drawing; return their paths.
 
     `cells_by` is the code whose numbers have no star; None if there are none.
     """
-    stem, scale = folder / experiment.name, Scale.of(experiment, shrink)
-    paths = [folder / f"{experiment.name}.{end}" for end in ("md", "csv")]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if experiment.axis:
-            draw_figure(experiment, scale, found, stem)
-            paths += [folder / f"{experiment.name}.{end}" for end in ("png", "svg")]
-        write_text(paths[1], as_csv(found, scale, command))
-        write_text(paths[0], markdown(page(experiment, shrink, found, command, cells_by)))
-    except OSError as error:
-        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
-    return paths
+    scale = Scale.of(experiment, shrink)
+    texts = {"md": page(experiment, shrink, found, command, cells_by), "csv": as_csv(found, scale, command)}
+    if experiment.axis:
+        texts["svg"] = draw_figure(experiment, scale, found)
+    return _write(folder, {f"{experiment.name}.{end}": text for end, text in texts.items()})
 
 
 def page(
     experiment: Experiment, shrink: Shrink, found: Sequence[Line], command: str, cells_by: CodeVersion | None
-) -> list[Block]:
-    """Return the page."""
-    origin = f"Made by `{command}`."
-    if cells_by is not None:
-        origin += f" Its cells are by code {cells_by}, this page by {code_version()}."
-    blocks: list[Block] = [Heading(experiment.title, 1), Paragraph(origin)]
-    if experiment.printed is not None:
-        source = f"Table {experiment.printed.number} (`{experiment.printed.label}`)"
-        blocks.append(Paragraph(f"The paper's {source}: {experiment.printed.caption}."))
-    if experiment.claim:
-        blocks.append(Paragraph(experiment.claim))
-    said = shrink.sentences(experiment.records, experiment.rounds)
-    blocks.append(Paragraph(" ".join([*said, _SETTINGS, _CLUSTERS_DIFFER if experiment.clusters else _MAPS_DIFFER])))
-    arms = list(dict.fromkeys(line.entry.arm for line in found))
-    blocks.append(Paragraph(" ".join(f"*{arm}*: {_WAYS[arm]}." for arm in arms if arm in _WAYS)))
-    if answers := verdicts(found):
-        blocks += [Heading("In short"), Paragraph(" ".join(map(str, answers)))]
-    blocks += _missing(found)
-    blocks += [Heading("What the noise is worth"), Paragraph(_NOISE), *_prices(found)] if prices(found) else []
-    if experiment.axis:
-        blocks.append(Paragraph(f"![{experiment.title}]({experiment.name}.png)"))
-    for group in dict.fromkeys(line.entry.group for line in found):
-        own = [line for line in found if line.entry.group == group]
-        blocks += [Heading(group), _curve(own, experiment) if experiment.axis else _table(own)]
-    return blocks
-
-
-def _missing(found: Sequence[Line]) -> list[Block]:
+) -> str:
+    """Return the page of a table or figure as Markdown."""
     settings = {line.entry: line.ours is not None for line in found}
-    absent = sum(not there for there in settings.values())
-    blocks: list[Block] = []
-    if absent:
-        blocks.append(Paragraph(f"Not run yet, or not successfully: {absent} of {len(settings)} settings."))
-    if any(line.other_code for line in found):
-        blocks.append(Paragraph("A star marks numbers of which other code has made a part."))
-    return blocks
+    groups = {group: [line for line in found if line.entry.group == group]
+              for group in dict.fromkeys(line.entry.group for line in found)}  # fmt: skip
+    return render_markdown(
+        "paper.md",
+        experiment=experiment,
+        command=command,
+        cells_by=cells_by,
+        version=code_version(),
+        shrunk=shrink.sentences(experiment.records, experiment.rounds),
+        arms=list(dict.fromkeys(line.entry.arm for line in found)),
+        verdicts=list(map(str, verdicts(found))),
+        settings=len(settings),
+        absent=sum(not there for there in settings.values()),
+        other_code=any(line.other_code for line in found),
+        prices=[
+            [column, f"{beta:g}", shown_epsilon(nominal), shown_epsilon(spent), f"{delta:g}"]
+            for (column, beta), (nominal, spent, delta) in prices(found).items()
+        ],
+        tables=[
+            (group, *(_curve(own, experiment) if experiment.axis else _table(own))) for group, own in groups.items()
+        ],
+    )
 
 
-def _prices(found: Sequence[Line]) -> list[Block]:
-    rows = [
-        [column, f"{beta:g}", shown_epsilon(nominal), shown_epsilon(spent), f"{delta:g}"]
-        for (column, beta), (nominal, spent, delta) in prices(found).items()
-    ]
-    return [Table(["setting", "β", "nominal ε of the landmarks", "ε end to end", "δ"], rows)]
+def held_in(folder: Path, *, without: Collection[str] = ()) -> dict[str, Readings]:
+    """Return the numbers that a folder holds, in the order of the paper, except some that will be made anew."""
+    return {
+        name: read_csv(path)
+        for name in EXPERIMENTS
+        if name not in without and (path := folder / f"{name}.csv").exists()
+    }
 
 
-def _table(found: Sequence[Line]) -> Table:
+def write_index(folder: Path) -> list[Path]:
+    """Write the index and what reproduces, from the numbers that a folder holds; return their paths."""
+    found = held_in(folder)
+    held = [_held(EXPERIMENTS[name], own) for name, own in found.items()]
+    facts: dict[str, Any] = {
+        "held": held,
+        "titles": _TITLES,
+        "plain": PLAIN,
+        "close": CLOSE,
+        "monotone": MONOTONE,
+        "still": STILL,
+        "flat": FLAT,
+        "ours": _OURS,
+        "has_ours": any(each.way in _OURS for own in held for each in own["findings"]),
+        "absent": [each.title for each in EXPERIMENTS.values() if each.name not in found],
+    }
+    return _write(
+        folder,
+        {INDEX: render_markdown("paper_index.md", **facts), PLAIN: render_markdown("what_reproduces.md", **facts)},
+    )
+
+
+def _write(folder: Path, texts: dict[str, str]) -> list[Path]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            write_text(folder / name, text)
+    except OSError as error:
+        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
+    return [folder / name for name in texts]
+
+
+def _held(experiment: Experiment, own: Readings) -> dict[str, Any]:
+    """Return what both pages say of a table or figure."""
+    return {
+        "name": experiment.name,
+        "title": experiment.title,
+        "command": own.command,
+        "scale": own.scale,
+        "claim": experiment.claim if experiment.axis else "",
+        "findings": findings(experiment, own.scale, own.numbers),
+        "compared": [] if experiment.axis or own.scale.shrunk else _compared(own.numbers),
+        "by_score": "" if own.scale.shrunk or own.scale.data is not None else _by_score(own.numbers),
+    }
+
+
+def _by_score(numbers: Sequence[Reading]) -> str:
+    """How many numbers of each score the paper's own ways meet, with the mean difference."""
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for each in numbers:
+        if each.deviation is not None and each.way not in (*_OURS, "central"):
+            groups.setdefault(each.score, []).append((each.apart, each.deviation))
+    return ", ".join(
+        f"{SCORES[score]} {_met(own)} ({signed(fmean(apart for apart, _ in own))})" for score, own in groups.items()
+    )
+
+
+def _compared(numbers: Sequence[Reading]) -> list[list[str]]:
+    """How the numbers of each way and score compare with the paper's."""
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for each in numbers:
+        if each.deviation is not None:
+            groups.setdefault((each.way, each.score), []).append((each.apart, each.deviation))
+    rows = []
+    for (way, score), own in groups.items():
+        apart = [each for each, _ in own]
+        between = f"{min(apart):+.4f} to {max(apart):+.4f}"
+        rows.append([way, SCORES[score], _met(own), f"{fmean(apart):+.4f}", between])
+    return rows
+
+
+def _met(own: Sequence[tuple[float, float]]) -> str:
+    return f"{sum(met(deviation) for _, deviation in own)} of {len(own)}"
+
+
+def _table(found: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
     """One line a setting and score, with a pair of columns for each way."""
     arms = [arm for arm in dict.fromkeys(line.entry.arm for line in found) if arm != "central"]
     by_place: dict[tuple[str, str], dict[str, Line]] = {}
@@ -135,10 +179,10 @@ def _table(found: Sequence[Line]) -> Table:
             cells += [_ours(ours), _deviation(ours)]
         rows.append(cells)
     ways = [word for arm in arms for word in (arm, "deviation")]
-    return Table(["setting", "β", "nominal ε", "score", "paper", *ways], rows)
+    return ["setting", "β", "nominal ε", "score", "paper", *ways], rows
 
 
-def _curve(found: Sequence[Line], experiment: Experiment) -> Table:
+def _curve(found: Sequence[Line], experiment: Experiment) -> tuple[list[str], list[list[str]]]:
     """One line a place on the x-axis, one column a score."""
     by_place: dict[str, dict[str, Line]] = {}
     for line in found:
@@ -149,7 +193,7 @@ def _curve(found: Sequence[Line], experiment: Experiment) -> Table:
         for column, own in by_place.items()
     ]
     scores = [SCORES[score] for score in experiment.scores]
-    return Table([experiment.axis, *(["nominal ε"] if noisy else []), *scores], rows)
+    return [experiment.axis, *(["nominal ε"] if noisy else []), *scores], rows
 
 
 def _noise(own: Iterable[Line]) -> list[str]:
@@ -163,14 +207,14 @@ def _noise(own: Iterable[Line]) -> list[str]:
 def _ours(line: Line | None) -> str:
     if line is None or line.ours is None:
         return "-"
-    return shown_estimate(line.ours) + ("*" if line.other_code else "")
+    return _estimate(line.ours) + ("*" if line.other_code else "")
 
 
 def _deviation(line: Line | None) -> str:
     return "-" if line is None or line.deviation is None else f"{line.deviation:+.1f} sd"
 
 
-def shown_estimate(ours: Estimate) -> str:
+def _estimate(ours: Estimate) -> str:
     """Mean ± standard deviation over seeds, and how many."""
     spread = "" if ours.sd is None else f" ± {ours.sd:.4f}"
     return f"{ours.mean:.4f}{spread} (n = {ours.n})"

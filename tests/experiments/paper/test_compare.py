@@ -10,8 +10,7 @@ import pytest
 from dpfedvis.experiments.paper import compare
 from dpfedvis.experiments.paper.compare import Line, lines, prices, shown_epsilon, verdicts
 from dpfedvis.experiments.paper.experiments import EXPERIMENTS, Entry
-from dpfedvis.experiments.paper.index import write_index
-from dpfedvis.experiments.paper.pages import page, write_experiment
+from dpfedvis.experiments.paper.pages import page, write_experiment, write_index
 from dpfedvis.experiments.paper.readings import Scale, as_csv, read_csv
 from dpfedvis.experiments.paper.recipes import Shrink
 from dpfedvis.experiments.sweeps.store import Row
@@ -72,7 +71,7 @@ def test_other_data_does_not_compare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_not_run_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     made = found(monkeypatch, lambda entry, seed: None if entry.arm == "gram" else constant(entry, seed))
-    text = "\n".join(getattr(block, "text", "") for block in page(TABLE3, SHRINK, made, "command", HERE))
+    text = page(TABLE3, SHRINK, made, "command", HERE)
     assert "Not run yet, or not successfully: 4 of 8 settings." in text
     assert "Made by `command`." in text
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpfedvis.experiments.paper.experiments import EXPERIMENTS
 from dpfedvis.experiments.paper.findings import Finding, findings, signed
-from dpfedvis.experiments.paper.index import PLAIN, write_index
+from dpfedvis.experiments.paper.pages import PLAIN, write_index
 from dpfedvis.experiments.paper.paper import TABLE1
 from dpfedvis.experiments.paper.readings import Reading, Scale, UnreadableNumbers, read_csv
 

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 from accounting.rounding import rounded_down, rounded_up
 from attacks.auditing.bounds import Claim
+from dpfedvis.numerics.files import write_text
+from dpfedvis.reporting.drawing import svg
+from dpfedvis.reporting.rendering import render_markdown
 
 Verdict = Literal["consistent", "suspect", "violated", "no claim"]
 Scores = NDArray[np.float64]
@@ -184,64 +187,33 @@ class AuditResult:
         """Return JSON."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
 
-    def markdown(self, figure: str | None = None) -> str:
-        """Return a Markdown page; `figure` is the name of a picture to show on it."""
-        claim, counts = self.claim, self.counts
-        lines = [f"# Audit: {self.title}", "", f"**{self.sentence}**", ""]
-        lines += [f"![Scores and bounds]({figure})", ""] if figure else []
-        lines += ["| | ε | share of the claim | confidence | assumes |", "|---|---|---|---|---|"]
-        claimed = f"{claim.epsilon:.4g}" if claim.exists else "none"
-        lines.append(f"| claim ({claim.source}) | {claimed} | | | |")
-        for each in self.bounds:
-            share = f"{each.epsilon / claim.epsilon:.2f}" if claim.exists and claim.epsilon > 0 else ""
-            assumed = "; ".join(each.assumptions)
-            lines.append(
-                f"| {each.method} | ≥ {rounded_down(each.epsilon)} | {share} | {each.confidence:g} | {assumed} |"
-            )
-        lines += [
-            "",
-            f"δ = {claim.delta:g}. {counts.games} canaries: {counts.games_in} in, {counts.games_out} out; threshold "
-            f"{counts.threshold:.4g}, fixed before the run; {counts.false_positives} false positives, "
-            f"{counts.false_negatives} false negatives; {counts.correct} of {counts.guesses} one-run guesses correct.",
-        ]
-        if claim.exists:
-            lines.append(f"The chance that code which keeps its claim is called violated is at most {self.alarm:g}.")
-        lines += ["", f"What was seen: {self.seen}", ""]
-        lines += [f"- {name}: {_shown(value)}" for name, value in self.facts.items()]
-        return "\n".join(lines) + "\n"
+    def markdown(self, figure: str = "", further: str = "") -> str:
+        """Return a Markdown page, with the file of a figure on it and further sections at its end."""
+        return render_markdown("audit.md", result=self, figure=figure, further=further)
+
+    def svg(self) -> str:
+        """Return a figure: the scores of both sides of the coin, and the bounds beside the claim."""
+        return _draw(self)
 
     def figure(self, path: Path) -> None:
-        """Write a picture (PNG) of the two distributions of scores and of the bounds."""
-        _draw(self, path)
+        """Write the figure (SVG)."""
+        write_text(path, self.svg())
 
     def __str__(self) -> str:
-        bounds = ", ".join(f"{each.method} ε ≥ {rounded_down(each.epsilon)}" for each in self.bounds)
-        return f"{self.title}: {self.verdict}. {self.sentence} ({bounds}; {self.counts.games} canaries)"
-
-
-def _shown(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+        return render_markdown("audit.txt", result=self).rstrip("\n")
 
 
 _IN, _OUT, _CLAIM = "#b2182b", "#2166ac", "#4d4d4d"
 
 
-def _draw(result: AuditResult, path: Path) -> None:
-    """Write the picture as PNG, whole or not at all."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+def _draw(result: AuditResult) -> str:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.4), layout="constrained")
-    FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     _draw_scores(left, result)
     _draw_bounds(right, result)
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        figure.savefig(temporary, format="png", dpi=120)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    return svg(figure)
 
 
 def _draw_scores(axes: Any, result: AuditResult) -> None:

@@ -6,11 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accounting.errors import InvalidParameter
-from dpfedvis.cli.audit_output import as_text, make_folder, write_audit
-from dpfedvis.cli.audit_pipeline import MECHANISM_SETTINGS, audit_run, audit_settings
+from dpfedvis.cli.audit_pipeline import MECHANISM_SETTINGS, audit_run, audit_settings, write_audit
 from dpfedvis.errors import DpfedvisError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--noise", help=f"seeded, system or discrete ({_NOISE})")
     parser.add_argument("--confidence", type=float, default=0.95, help="of each lower bound (0.95)")
     parser.add_argument("--seed", type=int, default=0, help="of coins and seeded noise (0)")
-    parser.add_argument("--out", metavar="FOLDER", help="leave a page, a picture and JSON of each audit here")
+    parser.add_argument("--out", metavar="FOLDER", help="for page, figure and JSON of each audit")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
@@ -82,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     from attacks import audit
     from dpfedvis.federation import NOISE_SOURCES
     from dpfedvis.mechanisms import MECHANISMS
+    from dpfedvis.runs.folder import make
 
     if arguments.folder is not None:
         checks.one_of("--level", arguments.level, (_PIPELINE, "both"))
@@ -103,18 +104,20 @@ def run(arguments: argparse.Namespace) -> int:
         return audit_settings(arguments, chosen, budget, _bar)
     # All of them before the first runs, so that bad settings are found before any work.
     planned = [(each, name, _level(arguments, each, name)) for each in chosen for name in _levels(arguments, each)]
-    folder = None if arguments.out is None else make_folder(arguments.out)
+    folder = None if arguments.out is None else Path(arguments.out)
+    if folder is not None:
+        make(folder)
     results = []
     for each, name, level in planned:
         results.append(audit(each, budget, level=level))
         if folder is not None:
             write_audit(results[-1], folder, f"{each.name}-{name}")
         if not arguments.json:
-            print(as_text(results[-1]), flush=True)
+            print(results[-1], flush=True)
     if arguments.json:
         print(json.dumps([result.to_dict() for result in results], indent=2, ensure_ascii=False, allow_nan=False))
     elif folder is not None:
-        print(f"pages, pictures and JSON are in {folder}")
+        print(f"pages, figures and JSON are in {folder}")
     return int(any(result.verdict == "violated" for result in results))
 
 

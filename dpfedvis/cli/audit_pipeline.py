@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accounting.errors import InvalidParameter
-from dpfedvis.cli.audit_output import as_text, make_folder, write_audit, write_texts
 
 if TYPE_CHECKING:
     from accounting import Budget
     from accounting.statement import Statement
     from attacks.auditing.pipeline import PipelineAudit
+    from attacks.auditing.result import AuditResult
     from attacks.membership.rates import StrongGames
     from dpfedvis.mechanisms import Mechanism
     from dpfedvis.runs.settings import RunConfig
@@ -67,6 +67,17 @@ def audit_run(arguments: argparse.Namespace, bar: Callable[[str, str], Any]) -> 
     return _play(arguments, level, config.made_mechanism(), config.budget, before, folder)
 
 
+def write_audit(
+    result: AuditResult, folder: Path, stem: str, facts: Mapping[str, Any] | None = None, further: str = ""
+) -> None:
+    """Write page, figure and JSON; `facts` are the JSON, by default the result's, and `further` ends the page."""
+    from dpfedvis.runs.folder import write_texts
+
+    numbers = json.dumps(facts or result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+    page = result.markdown(f"{stem}.svg", further)
+    write_texts(folder, {f"{stem}.svg": result.svg(), f"{stem}.json": numbers + "\n", f"{stem}.md": page})
+
+
 def _refuse(arguments: argparse.Namespace, names: Sequence[str], why: str) -> None:
     for name in names:
         if getattr(arguments, name) is not None:
@@ -97,8 +108,11 @@ def _play(
     run: Path | None = None,
 ) -> int:
     from attacks.auditing.pipeline_games import for_statement
+    from dpfedvis.runs.folder import make, write_texts
 
-    out = None if arguments.out is None else make_folder(arguments.out)
+    out = None if arguments.out is None else Path(arguments.out)
+    if out is not None:
+        make(out)
     played = level.play(mechanism, budget)
     if before is not None and (missing := {line.what for line in before.lines} ^ set(played.stages)):
         raise InvalidParameter("releases of the run", sorted(missing), "those of an end-to-end map")
@@ -109,7 +123,7 @@ def _play(
     print(
         json.dumps([facts], indent=2, ensure_ascii=False, allow_nan=False)
         if arguments.json
-        else f"{as_text(result)}\n{_membership(games)}",
+        else f"{result}\n{_membership(games)}",
         flush=True,
     )
     statement = (before or played.statement).with_audit(audited)
@@ -117,11 +131,12 @@ def _play(
     if out is not None:
         stem = f"{mechanism.name}-pipeline"
         write_audit(result, out, stem, facts, games.markdown())
-        write_texts(out, {f"{stem}-statement.md": str(statement), f"{stem}-statement.json": statement.to_json()})
-        told.append(f"page, picture, JSON and the statement are in {out}")
+        texts = {f"{stem}-statement.md": str(statement), f"{stem}-statement.json": statement.to_json()}
+        write_texts(out, {name: text.rstrip("\n") + "\n" for name, text in texts.items()})
+        told.append(f"page, figure, JSON and statement are in {out}")
     if run is not None:
         _state(run, statement)
-        told.append(f"the statement of {run} carries the audit now, and its report.html was made again")
+        told.append(f"the audit is now in the statement of {run}, and its report.html was made again")
     if told and not arguments.json:
         print("\n".join(told))
     return int(result.verdict == "violated" or audited.leaks)

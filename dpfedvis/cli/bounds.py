@@ -54,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     from dpfedvis.evaluation.theory.other_theorems import other_theorems
     from dpfedvis.evaluation.theory.study import Settings, Study
     from dpfedvis.reporting import bounds
+    from dpfedvis.runs.folder import make
 
     settings = Settings(
         landmarks=arguments.landmarks,
@@ -66,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     dataset = load(arguments.data, records=arguments.records, download=not arguments.no_download)
     study = Study(dataset, settings)
     if arguments.out is not None:
-        bounds.check_folder(arguments.out)
+        make(arguments.out)  # before the work, not after it
     with tqdm(total=len(study.plan()), desc="bounds", unit="case", disable=not sys.stderr.isatty()) as bar:
         cases = study.run(lambda _: bar.update())
     rows, rest = study.rows(), other_theorems(study)

@@ -8,15 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpfedvis.errors import DpfedvisError
 from dpfedvis.evaluation.theory.bound import FLOOR, NORMS, Bound, Norm
 from dpfedvis.evaluation.theory.certificate import RowsCase
 from dpfedvis.evaluation.theory.empirical import Norms
 from dpfedvis.evaluation.theory.other_theorems import TheoremCase
 from dpfedvis.evaluation.theory.study import Case, Study
-from dpfedvis.numerics.files import write_text
 from dpfedvis.reporting.drawing import svg
 from dpfedvis.reporting.rendering import render_markdown
+from dpfedvis.runs.folder import write_texts
 
 # Column → (statement or None for any, form).
 COLUMNS = {
@@ -27,10 +26,6 @@ COLUMNS = {
 }
 COLOURS = {"certificate": "C0", "MMD of k²": "C2", "corrected": "C1", "printed": "C3"}
 THEOREMS = {"sampled": "Thm 2", "learned": "Thm 5", "noisy landmarks": "Thm 5", "noisy records": "Thm 3"}
-
-
-class CannotWrite(DpfedvisError):
-    """The folder for the report cannot be written."""
 
 
 def as_json(
@@ -202,24 +197,7 @@ def write(
         f"{name}.md": page(study, cases, rows, rest, command, figure=f"{name}.svg"),
         f"{name}.svg": draw(study, cases),
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, text in texts.items():
-            write_text(folder / file, text)
-    except OSError as error:
-        raise CannotWrite(f"cannot write to {folder}: {error.strerror or error}") from error
-    return [folder / file for file in texts]
-
-
-def check_folder(folder: Path) -> None:
-    """Raise `CannotWrite` before hours of work, not after."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".dpfedvis-probe"
-        probe.write_text("")
-        probe.unlink()
-    except OSError as error:
-        raise CannotWrite(f"cannot write to {folder}: {error.strerror or error}") from error
+    return write_texts(folder, texts)
 
 
 def _kernel_row(case: Case, norm: Norm) -> list[str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from accounting import InvalidParameter, Ledger
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.numerics.files import write_text
 from dpfedvis.runs.settings import RunConfig
 
 CONFIG = "config.toml"
@@ -47,6 +49,17 @@ def make(folder: Path, mode: int = 0o777) -> None:
         probe.unlink()
     except OSError as error:
         raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
+    """Make a folder and write files by name, each whole or not at all; return their paths."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            write_text(folder / name, text)
+    except OSError as error:
+        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
+    return [folder / name for name in texts]
 
 
 def spent(path: Path) -> bool:

@@ -164,17 +164,17 @@ def test_json_and_page_say_what_was_found(tmp_path: Path) -> None:
     assert shown["bounds"]["one-run"]["assumptions"] == ["fair independent coins only"]
     assert (shown["canaries"], shown["alarm"], shown["verdict"]) == (1000, 0.001, "consistent")
     assert 0 < shown["beyond_chance"] < shown["lower_bound"]
-    page = result.markdown("scores.png")
+    page = result.markdown("scores.svg")
     for words in (
-        "![Scores and bounds](scores.png)",
+        "![Scores and bounds](scores.svg)",
         f"≥ {rounded_down(result.lower_bound)}",
         "| 0.95 |",
         "fixed before the run",
     ):
         assert words in page
-    result.figure(tmp_path / "scores.png")
-    assert (tmp_path / "scores.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["scores.png"]
+    result.figure(tmp_path / "scores.svg")
+    assert "<!-- threshold -->" in (tmp_path / "scores.svg").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["scores.svg"]
 
 
 def test_a_picture_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:

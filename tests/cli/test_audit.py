@@ -86,14 +86,14 @@ def test_the_folder_holds_a_page_a_picture_and_json_of_each(tmp_path: Path) -> N
     done = called(*GRADIENT, "--out", str(folder))
     assert done.returncode == 0
     assert str(folder) in done.stdout
-    names = {f"gradient-{level}.{kind}" for level in ("noise", "records") for kind in ("md", "png", "json")}
+    names = {f"gradient-{level}.{kind}" for level in ("noise", "records") for kind in ("md", "svg", "json")}
     assert {path.name for path in folder.iterdir()} == names
     for level in ("noise", "records"):
         result = json.loads((folder / f"gradient-{level}.json").read_text(encoding="utf-8"))
         page = (folder / f"gradient-{level}.md").read_text(encoding="utf-8")
         assert f"**{result['sentence']}**" in page
-        assert f"(gradient-{level}.png)" in page
-        assert (folder / f"gradient-{level}.png").read_bytes()[:4] == b"\x89PNG"
+        assert f"(gradient-{level}.svg)" in page
+        assert "<svg" in (folder / f"gradient-{level}.svg").read_text()
 
 
 @dataclass(frozen=True)

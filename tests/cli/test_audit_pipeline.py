@@ -18,7 +18,7 @@ def test_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (result,) = json.loads(capsys.readouterr().out)
     stem = "k-means-pipeline"
     assert {path.name for path in (tmp_path / "new").iterdir()} == {
-        f"{stem}.{kind}" for kind in ("json", "md", "png")
+        f"{stem}.{kind}" for kind in ("json", "md", "svg")
     } | {f"{stem}-statement.{kind}" for kind in ("json", "md")}
     assert json.loads((tmp_path / "new" / f"{stem}.json").read_text()) == result
     assert (result["canaries"], result["facts"]["level"]) == (40, "pipeline")

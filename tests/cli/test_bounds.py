@@ -122,7 +122,7 @@ def test_a_folder_that_cannot_be_written_is_found_out_at_once(tmp_path: Path) ->
     blocked.write_text("")
     done = called("bounds", "--out", str(blocked / "folder"))
     assert done.returncode == 2
-    assert "cannot write to" in done.stderr
+    assert "cannot be written to" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 

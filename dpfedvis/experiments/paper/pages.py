@@ -15,10 +15,9 @@ from dpfedvis.experiments.paper.paper import SCORES
 from dpfedvis.experiments.paper.readings import Reading, Readings, Scale, as_csv, read_csv
 from dpfedvis.experiments.paper.recipes import Shrink
 from dpfedvis.experiments.sweeps.summary import Estimate
-from dpfedvis.numerics.files import write_text
 from dpfedvis.reporting.rendering import render_markdown
 from dpfedvis.runs.code_version import CodeVersion, code_version
-from dpfedvis.runs.folder import FolderUnusable
+from dpfedvis.runs.folder import write_texts
 
 INDEX, PLAIN = "index.md", "what-reproduces.md"
 # From landmarks to a map or to clusters: ours, which the paper does not have.
@@ -47,7 +46,7 @@ def write_experiment(
     texts = {"md": page(experiment, shrink, found, command, cells_by), "csv": as_csv(found, scale, command)}
     if experiment.axis:
         texts["svg"] = draw_figure(experiment, scale, found)
-    return _write(folder, {f"{experiment.name}.{end}": text for end, text in texts.items()})
+    return write_texts(folder, {f"{experiment.name}.{end}": text for end, text in texts.items()})
 
 
 def page(
@@ -104,20 +103,10 @@ def write_index(folder: Path) -> list[Path]:
         "has_ours": any(each.way in _OURS for own in held for each in own["findings"]),
         "absent": [each.title for each in EXPERIMENTS.values() if each.name not in found],
     }
-    return _write(
+    return write_texts(
         folder,
         {INDEX: render_markdown("paper_index.md", **facts), PLAIN: render_markdown("what_reproduces.md", **facts)},
     )
-
-
-def _write(folder: Path, texts: dict[str, str]) -> list[Path]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            write_text(folder / name, text)
-    except OSError as error:
-        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
-    return [folder / name for name in texts]
 
 
 def _held(experiment: Experiment, own: Readings) -> dict[str, Any]:

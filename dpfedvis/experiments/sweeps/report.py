@@ -17,15 +17,15 @@ from dpfedvis.experiments.sweeps.choices import Best, against_clients, best, che
 from dpfedvis.experiments.sweeps.figures import Curves, draw
 from dpfedvis.experiments.sweeps.store import Row
 from dpfedvis.experiments.sweeps.summary import CONFIDENCE, Context, Point, contexts, latest_version
-from dpfedvis.numerics.files import write_text
 from dpfedvis.reporting.rendering import render_html, render_markdown
 from dpfedvis.runs.code_version import CodeVersion, code_version
+from dpfedvis.runs.folder import write_texts
 
 _TEMPLATE = "sweep.page"
 
 
-class ReportUnusable(DpfedvisError):
-    """A folder that cannot be written to, or a store with nothing to report."""
+class NothingToReport(DpfedvisError):
+    """A store without a finished run."""
 
 
 def write_report(rows: Sequence[Row], folder: Path, command: str, version: CodeVersion | None = None) -> list[Path]:
@@ -44,7 +44,7 @@ def write_report(rows: Sequence[Row], folder: Path, command: str, version: CodeV
     last = latest_version(rows)
     found = [context for context in contexts(rows, last) if context.runs]
     if not found:
-        raise ReportUnusable("the store has no finished run to report on")
+        raise NothingToReport("the store has no finished run to report on")
     parts = [_context(number, context) for number, context in enumerate(found, 1)]
     facts = {
         "command": command,
@@ -64,17 +64,12 @@ def write_report(rows: Sequence[Row], folder: Path, command: str, version: CodeV
         "contexts": parts,
         "together": _together(found),
     }
-    drawings = {each["file"]: each["svg"] for part in parts for each in part["drawings"]}
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for file, text in drawings.items():
-            write_text(folder / file, text)
-        write_text(folder / "points.csv", points_csv(found))
-        write_text(folder / "report.md", render_markdown(_TEMPLATE, **facts))
-        write_text(folder / "report.html", render_html(_TEMPLATE, **facts))
-    except OSError as error:
-        raise ReportUnusable(f"{folder} cannot be written to: {error.strerror}") from error
-    return [folder / name for name in ("report.html", "report.md", "points.csv", *drawings)]
+    texts = {
+        "report.html": render_html(_TEMPLATE, **facts),
+        "report.md": render_markdown(_TEMPLATE, **facts),
+        "points.csv": points_csv(found),
+    }
+    return write_texts(folder, texts | {each["file"]: each["svg"] for part in parts for each in part["drawings"]})
 
 
 def _context(number: int, context: Context) -> dict[str, Any]:

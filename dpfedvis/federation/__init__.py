@@ -1,4 +1,4 @@
-"""Clients, the door, and what the server sees of them."""
+"""Clients, the server's average of their uploads, and the door between them."""
 
 from dpfedvis.federation.client import NOISE_SOURCES, Client, Terms
 from dpfedvis.federation.door import BadUpload, Door, ReleasedTwice, Upload, Witness

@@ -1,4 +1,4 @@
-"""Callbacks of the FedDL loop. They see public quantities only: the landmarks and the server's own numbers."""
+"""Callbacks of the FedDL loop. They see only what the server knows: landmarks and its own numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpfedvis.numerics.kernels import Array
 
 @dataclass
 class ProgressBar:
-    """A bar on standard error with the time left; silent where standard error is not a terminal."""
+    """Progress bar of the rounds on standard error; silent if that is no terminal."""
 
     rounds: int
     _bar: Any = field(default=None, repr=False)
@@ -21,7 +21,7 @@ class ProgressBar:
     def __call__(self, done: Round, landmarks: Array) -> None:
         """Move the bar."""
         if self._bar is None:
-            # A run that goes on after an interruption begins in the middle, and only what is done now has a pace.
+            # A resumed run starts in the middle, and only new rounds count for its speed.
             self._bar = _bar(self.rounds, "round", initial=done.number - 1)
         self._bar.update(done.number - self._bar.n)
         if done.number == self.rounds:
@@ -35,13 +35,13 @@ class ProgressBar:
 
 @dataclass
 class StageBars:
-    """A bar on standard error for each stage after the rounds; silent where standard error is not a terminal."""
+    """Progress bar of each stage after the rounds, on standard error; silent if that is no terminal."""
 
     _stage: str = field(default="", repr=False)
     _bar: Any = field(default=None, repr=False)
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Move the bar of a stage: so many parts of it are done, of so many in all."""
+        """Move the bar of a stage to `done` of `total` parts."""
         if stage != self._stage:
             self.close()
             self._stage, self._bar = stage, _bar(total, "part", desc=stage)
@@ -63,7 +63,7 @@ def _bar(total: int, unit: str, **settings: Any) -> Any:
 
 @dataclass
 class KeepLandmarks:
-    """Keep a copy of Y after every `every` rounds, in `kept` by round."""
+    """Keep copies of Y in `kept`, by round: one every `every` rounds."""
 
     every: int = 1
     kept: dict[int, Array] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Snapshots of a run: enough to go on after an interruption."""
+"""Checkpoints: what a run needs to resume after an interruption."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dpfedvis.numerics.optimisers import State
 
 
 class SnapshotMismatch(DpfedvisError):
-    """The folder holds another run."""
+    """The folder holds a different run."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """State of the server after a round.
+    """The server's state after a round.
 
     Parameters
     ----------
@@ -34,11 +34,11 @@ class Snapshot:
     landmarks : array of shape (n_y, m)
     optimiser : dict of str to array
     trace : array of shape (rounds, columns)
-        Numbers of each round so far.
+        Numbers of the rounds so far.
     step : array of shape (n_y, m)
-        The last step, which the trace still needs.
+        The last step, for the trace of the next round.
     failures : list of (str, int, str)
-        Clients that failed so far: name, round and reason.
+        Failed clients so far: name, round and reason.
     """
 
     rounds: int
@@ -49,7 +49,7 @@ class Snapshot:
     failures: list[tuple[str, int, str]]
 
     def write(self, path: Path, mark: str) -> None:
-        """Write to `path`, whole or not at all; `mark` tells the run."""
+        """Write to `path`, atomically; `mark` identifies the run."""
         state = {f"optimiser_{name}": value for name, value in self.optimiser.items()}
         head = {"mark": np.array(mark), "rounds": np.array(self.rounds)}
         body = {"landmarks": self.landmarks, "trace": self.trace, "step": self.step}
@@ -58,7 +58,7 @@ class Snapshot:
 
     @classmethod
     def read(cls, path: Path, mark: str) -> Snapshot | None:
-        """Return the snapshot of this run; None if there is none, an error if it is another run's."""
+        """Return the snapshot of this run, or None; raise `SnapshotMismatch` if it is another run's."""
         if not path.exists():
             return None
         stored = read_arrays(path)
@@ -78,8 +78,8 @@ class Snapshot:
 
 
 def claim(folder: Path, mark: str) -> None:
-    """Make `folder` that of one run before anything is in it; an error if it is another run's."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # a trusted server's checkpoint holds exact uploads
+    """Reserve `folder` for this run; raise `SnapshotMismatch` if it is another run's."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # private: a trusted server's checkpoint holds exact uploads
     path = folder / "run.npz"
     if not path.exists():
         write_arrays(path, {"mark": np.array(mark)})
@@ -90,19 +90,19 @@ def claim(folder: Path, mark: str) -> None:
 
 
 def ledger_beside(folder: Path | None, ledger: Ledger | None, budget: Budget | None) -> Ledger:
-    """Return the ledger of a run: the one given, or a new one, which is a file where there is a checkpoint."""
+    """Return the given ledger, or a new one: a file in the checkpoint's folder, or in memory without a checkpoint."""
     if ledger is None:
         return Ledger(None if folder is None else folder / "ledger.sqlite", budget)
     if folder is not None and ledger.in_memory:
-        raise InvalidParameter("ledger", "in memory", "a file with a checkpoint, or what it released is forgotten")
+        raise InvalidParameter("ledger", "in memory", "a file with a checkpoint, to remember what was released")
     return ledger
 
 
 def read_or_make(path: Path | None, make: Callable[[], dict[str, Array]]) -> dict[str, Array]:
-    """Return the arrays at `path`; make and keep them if there are none, or only make them without a path.
+    """Return the arrays stored at `path`; compute and store them first if needed. Without a path, just compute them.
 
-    For what follows from released arrays by many operations, which another machine would round in another way: what
-    comes after it must not depend on where a run goes on.
+    For long computations on released arrays, which another machine would round differently: later stages must not
+    depend on where a run was resumed.
     """
     if path is None:
         return make()
@@ -114,17 +114,17 @@ def read_or_make(path: Path | None, make: Callable[[], dict[str, Array]]) -> dic
 def _check_mark(path: Path, found: str, mark: str) -> None:
     if found != mark:
         raise SnapshotMismatch(
-            f"{path.parent} holds a run with other settings, clients or features; choose another folder"
+            f"{path.parent} holds a run with different settings, clients or features; choose another folder"
         )
 
 
 def digest(*facts: object) -> str:
-    """Hash of public facts, by what they look like when printed."""
+    """Hash of public facts, by their repr."""
     return hashlib.sha256(repr(facts).encode()).hexdigest()
 
 
 def fingerprint(settings: Any, *facts: object) -> str:
-    """Hash of a dataclass of settings and of further public facts, the same for the same run."""
+    """Hash of a dataclass of settings and further public facts: the identity of a run."""
     digest = hashlib.sha256()
     for field in fields(settings):
         value = getattr(settings, field.name)

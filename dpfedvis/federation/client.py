@@ -1,4 +1,4 @@
-"""A client: it holds records, and gives away nothing but uploads with their events."""
+"""A client: it holds records, and returns only uploads, each with the event that accounts for it."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.projections import clip_norms
 from dpfedvis.numerics.random_streams import Streams
 
-# Far above any record, and small enough that its square is a float32.
+# Far above any record's norm; its square still fits float32.
 LARGEST_NORM = 1e15
 NOISE_SOURCES = ("seeded", "system", "discrete")
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What the plan of a run says to one client.
+    """The noise plan for one client.
 
     Parameters
     ----------
     index : int
-        Its number, which selects its random streams.
+        Number of the client; selects its random streams.
     name : str
     denominator : float
-        Public denominator of its means.
+        Public number that its sums are divided by.
     weight : float
-        Its weight in the server's average.
+        Weight in the server's average.
     clients : int
-        P.
+        Number of clients P.
     event : GaussianRelease, optional
-        Event of one protected release, with its sensitivity and sigma; None without protection.
+        Event of one protected release, with sensitivity and sigma; None without protection.
     """
 
     index: int
@@ -69,10 +69,10 @@ class Client:
     mechanism : Mechanism
     public : PublicParameters
     streams : Streams
-        Shared seed; the client uses its own streams only.
+        From the shared seed; a client uses only its own streams.
     noise : {"seeded", "system", "discrete"}
     perturbed : array of shape (n_p, m), optional
-        Records as an earlier, interrupted run of this client perturbed them at home.
+        Records as perturbed before an interruption of this run (input perturbation).
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Client:
         perturbed: Array | None = None,
     ) -> None:
         self.terms, self.mechanism, self.public = terms, mechanism, public
-        # One absurd value must not stop a client: that alone would tell that it is there. The bound is public.
+        # An absurd value must not make a client fail: the failure would reveal it. The bound is public.
         records = clip_norms(records, LARGEST_NORM)
         self._records = records
         self._streams, self._noise = streams, checks.one_of("noise", noise, NOISE_SOURCES)
@@ -97,11 +97,11 @@ class Client:
 
     @property
     def home(self) -> Upload:
-        """The records as they are used, with the event of their perturbation at home; they stay there."""
+        """The perturbed records, which stay at the client, with the event of their perturbation."""
         return Upload(self._local.records, self._protected_event)
 
     def upload(self, Y: Array, round: int) -> Upload:
-        """Compute, privatise and account for the upload of one round.
+        """Compute the upload of one round, add noise, and attach its event.
 
         Parameters
         ----------
@@ -141,10 +141,10 @@ class Client:
         rows : Rows
         Y : array of shape (n_y, m)
         event : GaussianRelease, optional
-            Event of the noisy release; without one the rows are exact, which is post-processing if the records were
-            perturbed at home, and unprotected otherwise.
+            Event of the noisy release. Without one the rows are exact: post-processing if the records were perturbed,
+            unprotected otherwise.
         tau_x : float, optional
-            Public norm that the records are clipped to first.
+            Public norm to which the records are clipped first.
         """
         if event is not None:
             records = self._records if tau_x is None else clip_norms(self._records, tau_x)
@@ -159,7 +159,7 @@ class Client:
         return {"what": what, "client": self.terms.name, "adjacency": self.public.adjacency}
 
     def _protected(self, values: Array, round: int) -> Upload:
-        """Add the noise that the trust model asks of the client; under other models than `local`, weigh first."""
+        """Add the client's noise under the trust model; multiply by the weight first unless trust is `local`."""
         event = replace(self._protected_event, round=round)
         Upload(values, event).check(self.mechanism.shape(self.public))
         if self.mechanism.trust == "local":
@@ -171,7 +171,7 @@ class Client:
         return Upload(self._noisy(weighted, share, round), event)
 
     def _sampler(self, round: int) -> np.random.Generator:
-        """Choice of a round's records: as unpredictable as the noise, since amplification needs it to be secret."""
+        """Generator for sampling records. Secret if the noise is: amplification requires it."""
         if self._noise != "seeded":
             return np.random.default_rng()
         return self._streams.generator("sample", self.mechanism.what, self.terms.index, round)
@@ -183,7 +183,7 @@ class Client:
     @property
     def _protected_event(self) -> GaussianRelease:
         if self.terms.event is None:
-            raise RuntimeError(f"{self.terms.name} has no noise planned for {self.mechanism.name}")
+            raise RuntimeError(f"the noise plan has no {self.mechanism.name} release for {self.terms.name}")
         return self.terms.event
 
 
@@ -194,5 +194,5 @@ def noise_source(name: str, generator: np.random.Generator, event: GaussianRelea
     if name == "system":
         return SystemNoise()
     if not isinstance(event, DiscreteGaussianRelease):
-        raise RuntimeError(f"{event.what} was not planned with discrete noise")
+        raise RuntimeError(f"the noise plan has no discrete noise for {event.what}")
     return DiscreteNoise(event.granularity)

@@ -1,8 +1,8 @@
-"""The door: the one place where anything leaves a client.
+"""The door: the only way from a client to the server.
 
-An upload is an array together with the event that accounts for it. The door checks the array, writes the event to the
-ledger, and only then hands the array over; a release that would break the budget does not pass. So the ledger is
-complete by construction, and a crash can lose an upload but never the memory of a spend.
+An upload is an array with the event that accounts for it. The door checks the array, writes the event to the ledger,
+and only then returns the array. A release above the budget is refused. So the ledger is always complete: a crash can
+lose an upload, but not the record of what it cost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpfedvis.numerics.kernels import Array
 
 
 class BadUpload(DpfedvisError):
-    """An upload that is not what was agreed on: the wrong shape or type, or not finite."""
+    """An upload of the wrong shape or type, or with values that are not finite."""
 
     def __init__(self, client: str, what: str, round: int | None, reason: str) -> None:
         place = "" if round is None else f" in round {round}"
@@ -29,12 +29,12 @@ class BadUpload(DpfedvisError):
 
 
 class ReleasedTwice(DpfedvisError):
-    """A client was to make a release a second time; nothing passed, and nothing was spent."""
+    """A client tried to make a release a second time; nothing was released or spent."""
 
     def __init__(self, client: str, what: str, round: int | None) -> None:
         place = "" if round is None else f" of round {round}"
         super().__init__(
-            f"{client} has released its {what}{place} already, and the bytes to send again are not kept any more; "
+            f"{client} has already released its {what}{place}, and the bytes to resend are no longer stored; "
             "nothing was released or spent"
         )
         self.client, self.what, self.round = client, what, round
@@ -48,9 +48,9 @@ class Upload:
     ----------
     values : array
     event : Event
-    again : bool
-        Whether these very bytes may have been released before an interruption, so that an event that stands in the
-        ledger already covers them.
+    resent : bool
+        Whether the same bytes may have been released before an interruption. If their event is in the ledger, it covers
+        them.
     """
 
     values: Array
@@ -81,22 +81,22 @@ def _place(event: Event) -> _Place:
 
 
 class Witness(Protocol):
-    """Sees what the server sees, such as a recorder of runs."""
+    """Called with everything that the server sees, e.g. to record a run."""
 
     def __call__(self, events: Sequence[Event], values: Array) -> None: ...
 
 
 class Door:
-    """Lets uploads through, in exchange for an entry in the ledger.
+    """Passes uploads to the server after recording their events in the ledger.
 
     Parameters
     ----------
     ledger : Ledger
     witness : Witness, optional
-        Called with everything that passes.
+        Called with everything that the server sees.
     once : bool
-        Whether the ledger is that of one run, in which a client releases each quantity once a round. A second time is
-        refused then (`ReleasedTwice`), whatever the budget would say.
+        Whether the ledger belongs to one run, in which a client releases each quantity once per round. A second release
+        then raises `ReleasedTwice`, even within the budget.
     """
 
     def __init__(self, ledger: Ledger, witness: Witness | None = None, *, once: bool = False) -> None:
@@ -105,9 +105,9 @@ class Door:
         self._seen, self._released = 0, set[_Place]()
 
     def account(self, uploads: Sequence[Upload]) -> None:
-        """Write the events of uploads to the ledger, except for the same bytes released again (`Upload.again`).
+        """Write the events of uploads to the ledger, except those that already cover resent bytes (`Upload.resent`).
 
-        By itself it is for what stays at home but shapes what leaves later.
+        Called alone for perturbed records, which stay at the client but determine its later uploads.
         """
         known: Counter[str] = Counter()
         if any(upload.resent for upload in uploads):
@@ -121,13 +121,13 @@ class Door:
             self._seen += len(new)
 
     def release(self, uploads: Sequence[Upload], shape: tuple[int, ...]) -> list[Array]:
-        """Let each client's upload through by itself.
+        """Pass each client's upload to the server.
 
         Parameters
         ----------
         uploads : sequence of Upload
         shape : tuple of int
-            Agreed shape; checked before anything is spent and again on the other side.
+            Required shape; checked before anything is spent.
 
         Returns
         -------
@@ -146,14 +146,14 @@ class Door:
         shape: tuple[int, ...],
         curate: Callable[[Array], Array] | None = None,
     ) -> Array:
-        """Let only the sum of all uploads through: a stand-in for secure aggregation, which is simulated here.
+        """Pass only the sum of all uploads to the server: a simulation of secure aggregation.
 
         Parameters
         ----------
         uploads, shape
             As in `release`.
         curate : callable, optional
-            What a trusted server does to the exact sum before anyone sees it.
+            Applied to the exact sum by a trusted server, before anyone sees it.
 
         Returns
         -------
@@ -169,7 +169,7 @@ class Door:
         return total
 
     def _refuse_twice(self, events: Sequence[Event]) -> None:
-        if self._seen != len(self.ledger):  # not all of it is from this door
+        if self._seen != len(self.ledger):  # others have written to the ledger
             recorded = list(self.ledger.events())
             self._released, self._seen = set(map(_place, recorded)), len(recorded)
         for event in events:

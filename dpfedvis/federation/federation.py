@@ -1,4 +1,4 @@
-"""A federation: clients on one side of the door, the server's average on the other."""
+"""A federation: clients that run one mechanism, and the server's average of their uploads."""
 
 from __future__ import annotations
 
@@ -23,12 +23,19 @@ Policy = Literal["fail", "continue"]
 
 
 class ClientFailed(DpfedvisError):
-    """A client gave nothing usable, and the run does not go on without it."""
+    """A client gave no valid upload, and the run cannot continue without it."""
 
 
 @dataclass(frozen=True)
 class ClientWorkers:
-    """How the clients of a simulation share this machine; it does not change any result."""
+    """How the clients of a simulation share this machine. It changes no result.
+
+    Parameters
+    ----------
+    count : int
+        Number of workers.
+    backend : {"threads", "processes"}
+    """
 
     count: int = 1
     backend: str = "threads"
@@ -39,7 +46,7 @@ class ClientWorkers:
 
 
 class Federation:
-    """Clients that run one mechanism, and the average that the server sees of them.
+    """Clients that run one mechanism, and the server's average of their uploads.
 
     Parameters
     ----------
@@ -52,11 +59,11 @@ class Federation:
     noise : str
         Name of the noise source.
     policy : {"fail", "continue"}
-        What to do when a client fails: stop, or go on with the others' average. Where only a sum is seen, its noise is
-        shared among all clients, so that the run always stops.
+        What to do when a client fails: stop, or continue with the others' average. Under `aggregate` and `central`
+        trust the run always stops, because the noise of the sum is shared among all clients.
     workers : ClientWorkers
     outbox : Outbox, optional
-        Keeps uploads for a run that may be interrupted.
+        Stores uploads, so that an interrupted run can resume.
     """
 
     def __init__(
@@ -82,7 +89,7 @@ class Federation:
         self._pool = Pool(self.clients, workers.count, workers.backend)
 
     def _make_clients(self, records: Sequence[Array]) -> list[Client]:
-        """Make the clients; records perturbed at home are accounted for now, or taken from an interrupted run."""
+        """Create the clients. Perturbed records are accounted for now, or read from an interrupted run."""
         at_home = self._mechanism.protection == "home"
         kept = self._outbox.find("home", 0) if self._outbox is not None and at_home else None
         perturbed: list[Array | None] = [upload.values for upload in kept or []]
@@ -98,7 +105,7 @@ class Federation:
         return clients
 
     def average(self, Y: Array, round: int) -> Array:
-        """One round: send Y, receive the weighted average of what passes the door.
+        """One round: send Y, return the weighted average of the uploads.
 
         Parameters
         ----------
@@ -121,7 +128,7 @@ class Federation:
         self._pool.close()
 
     def _uploads(self, Y: Array, round: int) -> list[Upload]:
-        """Return what is fit for the door; kept only once it is known that the round goes on with it."""
+        """Return the valid uploads of a round; stored only if the round continues with them."""
 
         def make() -> list[Upload]:
             return self._usable(self._pool.uploads(Y, round), round)
@@ -139,9 +146,9 @@ class Federation:
                 except BadUpload as error:
                     self._judge(Failure(error.client, round, error.reason))
             else:
-                self._judge(answer or Failure(terms.name, round, "gave nothing"))
+                self._judge(answer or Failure(terms.name, round, "gave no upload"))
         if not good:
-            raise ClientFailed(f"round {round}: no client gave anything usable")
+            raise ClientFailed(f"round {round}: no client gave a valid upload")
         return good
 
     def _judge(self, failure: Failure) -> None:
@@ -150,7 +157,7 @@ class Federation:
             raise ClientFailed(f"{failure.client} failed in round {failure.round}: {failure.reason}")
 
     def _curate(self, round: int) -> Callable[[Array], Array] | None:
-        """Noise of a trusted server on the sum of exact uploads; the other models have theirs in the uploads."""
+        """Return the trusted server's noise for a sum of exact uploads; None under the other trust models."""
         event = self._terms[0].event
         if self._mechanism.trust != "central" or event is None:
             return None
@@ -158,7 +165,7 @@ class Federation:
         source, outbox, name = noise_source(self._noise, generator, event), self._outbox, f"curated {event.what}"
 
         def curate(total: Array) -> Array:
-            # Kept as well: other noise on the same sum, after an interruption, would be a second release.
+            # Stored too: new noise on the same sum after an interruption would be a second release.
             kept = None if outbox is None else outbox.find(name, round)
             if kept is not None:
                 return kept[0].values

@@ -1,4 +1,4 @@
-"""The plan of a run: what each client will release, and the noise that the budget buys for it, before it starts."""
+"""The noise plan of a run: what each client will release, and with how much noise. Known before the first release."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dpfedvis.federation.client import Terms
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 
-HOME = "records"  # what input perturbation releases
+HOME = "records"  # the release of input perturbation
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class RunPlan:
     Parameters
     ----------
     multipliers : CalibratedPlan
-        Calibrated for sensitivity 1, so that its sigmas are noise multipliers.
+        Calibrated for sensitivity 1: its sigmas are noise multipliers.
     noise : str
         Name of the noise source.
     """
@@ -56,12 +56,12 @@ class RunPlan:
         ----------
         what, client : str
         sensitivity : float
-            Of this client, before what rounding to the grid of discrete noise adds.
+            Of this client, before rounding to the grid of discrete noise.
         size : int
             Number of values in the release.
         trust : {"local", "aggregate", "central"}
         sigma : float, optional
-            Noise of the sum of all clients; by default what this client needs.
+            Noise of the sum of all clients; by default the noise for this client alone.
         """
         release = self.multipliers[what]
         granularity = None
@@ -94,7 +94,7 @@ def plan_run(
     noise : str
         Name of the noise source.
     extras : mapping of str to (float, str)
-        Single releases beside the mechanism's, with their share of μ² and their stage; the mechanism gets the rest.
+        Other, single releases, with their share of μ² and their stage; the mechanism gets the rest.
 
     Returns
     -------
@@ -114,18 +114,20 @@ def plan_run(
     elif mechanism.protection == "home":
         releases.append(PlannedRelease(HOME, 1.0, 1, rest))
     elif releases:
-        raise InvalidParameter("mechanism", mechanism.name, f"one that protects, for {', '.join(extras)}")
+        raise InvalidParameter("mechanism", mechanism.name, f"one with protection, for {', '.join(extras)}")
     if not releases:
         return None
     if budget is None:
-        raise InvalidParameter("budget", None, f"given: mechanism {mechanism.name!r} protects what it uploads")
+        raise InvalidParameter(
+            "budget", None, f"given: mechanism {mechanism.name!r} adds noise, which follows from the budget"
+        )
     if budget.unit == "client" and (
         mechanism.protection != "upload" or budget.adjacency != "replace-one" or sampling_rate is not None
     ):
         raise InvalidParameter(
             "unit of the budget",
             budget.unit,
-            "record here: a whole client is covered for protected uploads under replace-one, without sampling",
+            "record here: unit client needs protected uploads, replace-one, and no sampling",
         )
     if noise == "discrete":
         releases = [replace(release, granularity=1.0) for release in releases]
@@ -140,7 +142,7 @@ def terms_of_clients(
     denominators: Sequence[float],
     weights: Sequence[float],
 ) -> list[Terms]:
-    """Work out what the plan means for each client.
+    """Return the noise plan for each client.
 
     Parameters
     ----------
@@ -153,25 +155,24 @@ def terms_of_clients(
 
     Notes
     -----
-    Where the unit is a whole client, a sensitivity is that for n_p = 1. For a client uploads a mean of g(x) over its
-    records, and a mean of g(x′) over any others, however many, is away from it by at most max ‖g(x) − g(x′)‖, which is
-    what replacing the only record of a client comes to.
+    If the privacy unit is a client, the sensitivity is that for n_p = 1. Proof: a client uploads a mean of g(x) over
+    its records. A mean of g(x′) over any other records, however many, differs by at most max ‖g(x) − g(x′)‖, the
+    sensitivity for a client with a single record.
 
-    Under `local` trust each client's upload carries its own noise, σ_p = z Δ_p with the noise multiplier z. Otherwise
-    only Σ_p ω_p m_p is seen, which a record of client p moves by ω_p Δ_p, and its noise must do for all: σ = z max_p
-    ω_p Δ_p.
+    Under `local` trust each upload has its own noise, σ_p = z Δ_p with noise multiplier z. Otherwise the server sees
+    only Σ_p ω_p m_p, which a record of client p moves by ω_p Δ_p; one σ must cover all clients: σ = z max_p ω_p Δ_p.
     """
     if mechanism.trust != "local" and mechanism.protection != "upload":
         raise InvalidParameter(f"trust of {mechanism.name}", mechanism.trust, "local: there is no noise to share")
     events: list[GaussianRelease | None] = [None] * len(names)
     if plan is not None and mechanism.protection != "none":
         if mechanism.protection == "home":
-            # Neighbours differ in one row, and equal rows round alike: only that row's values count.
+            # Neighbouring data differ in one row, and equal rows are rounded alike: only that row's values count.
             what, size = HOME, public.features
         else:
             what, size = mechanism.what, math.prod(mechanism.shape(public))
         whole = plan.multipliers.budget.unit == "client"
-        deltas = [_stated(mechanism, public, 1.0 if whole else denominator) for denominator in denominators]
+        deltas = [_sensitivity(mechanism, public, 1.0 if whole else denominator) for denominator in denominators]
         sigma = None
         if mechanism.trust != "local":
             if plan.noise == "discrete":
@@ -191,8 +192,10 @@ def terms_of_clients(
     ]
 
 
-def _stated(mechanism: Mechanism, public: PublicParameters, denominator: float) -> float:
+def _sensitivity(mechanism: Mechanism, public: PublicParameters, denominator: float) -> float:
     delta = mechanism.sensitivity(public, denominator)
     if delta is None:
-        raise InvalidParameter(f"sensitivity of {mechanism.name}", None, "stated, since it claims protection")
+        raise InvalidParameter(
+            f"sensitivity of {mechanism.name}", None, "a number, since the mechanism claims protection"
+        )
     return delta

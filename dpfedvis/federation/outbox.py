@@ -1,8 +1,7 @@
-"""Uploads kept at home until the server has used them.
+"""The outbox: uploads stored until the server has used them.
 
-An upload is written here before its event goes to the ledger. After an interruption the same bytes are sent again,
-which tells nothing new and therefore costs nothing: that is how a run resumes without spending twice, whatever the
-noise source.
+An upload is stored here before its event is written to the ledger. After an interruption the same bytes are resent.
+They reveal nothing new, so a run resumes without spending twice, for any noise source.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from dpfedvis.numerics.files import FileDamaged, read_arrays, write_arrays
 
 
 class Outbox:
-    """A folder with one file a round.
+    """A folder with one file per release and round.
 
     Parameters
     ----------
     folder : path-like
-        Made if it does not exist.
+        Created if it does not exist.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -34,7 +33,7 @@ class Outbox:
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def get_or_create(self, what: str, round: int, make: Callable[[], list[Upload]]) -> list[Upload]:
-        """Return the uploads of a round: those kept here, to be sent again, or else new ones, kept from now on."""
+        """Return the stored uploads of a round, marked as resent; create and store them if there are none."""
         kept = self.find(what, round)
         if kept is not None:
             return [replace(upload, resent=True) for upload in kept]
@@ -43,7 +42,7 @@ class Outbox:
         return made
 
     def keep(self, what: str, round: int, uploads: Sequence[Upload]) -> None:
-        """Write the uploads of a round to disk, and drop those of the rounds before it."""
+        """Store the uploads of a round, and delete those of earlier rounds."""
         events = json.dumps([upload.event.to_dict() for upload in uploads])
         arrays = {f"values_{i}": upload.values for i, upload in enumerate(uploads)}
         write_arrays(self._path(what, round), {"events": np.array(events), **arrays})
@@ -52,7 +51,7 @@ class Outbox:
                 path.unlink()
 
     def find(self, what: str, round: int) -> list[Upload] | None:
-        """Return the uploads of a round if they are kept here."""
+        """Return the stored uploads of a round, or None."""
         path = self._path(what, round)
         if not path.exists():
             return None

@@ -1,4 +1,4 @@
-"""Clients at work: one after another, in threads, or in processes, with the same result."""
+"""The pool: runs clients one after another, in threads or in processes, with the same result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Failure:
-    """A client that gave nothing usable in a round, and why."""
+    """A client that gave no valid upload in a round, and why."""
 
     client: str
     round: int
@@ -37,9 +37,9 @@ class Pool:
     ----------
     clients : sequence of Client
     workers : int
-        How many work at the same time. One leaves the cores to BLAS.
+        Number of clients that run at the same time. With one, BLAS can use all cores.
     backend : {"threads", "processes"}
-        With processes every worker gets the clients once, when it starts; only Y and uploads travel afterwards.
+        With processes, each worker receives the clients once, at its start; later only Y and uploads are sent.
     """
 
     def __init__(self, clients: Sequence[Client], workers: int = 1, backend: str = "threads") -> None:
@@ -56,7 +56,7 @@ class Pool:
             self._executor = ThreadPoolExecutor(workers)
 
     def uploads(self, Y: Array, round: int) -> list[Upload | Failure]:
-        """Let every client compute its upload; one that fails gives a `Failure` in its place."""
+        """Compute the upload of every client; a `Failure` for each client that fails."""
         if self._executor is None:
             return [_upload(client, Y, round) for client in self._clients]
         if self._remote:
@@ -85,10 +85,10 @@ def _upload(client: Client, Y: Array, round: int) -> Upload | Failure:
     except BadUpload as error:
         return Failure(client.terms.name, round, error.reason)
     except InvalidParameter:
-        raise  # the run is set up wrongly; no client is to blame
+        raise  # wrong settings of the run, not a client's failure
     except Exception as error:
-        # Whatever a client does wrong is its own failure, for the policy of the run to judge. The server learns the
-        # kind of it and no more, for a message may quote a record; the rest is for the client's own log.
+        # Any other error is a failure of this client, handled by the run's policy. The server learns only the type of
+        # the error, since its message may quote a record; the rest goes to the client's own log.
         _log.warning("%s failed in round %d", client.terms.name, round, exc_info=True)
         return Failure(client.terms.name, round, f"raised {type(error).__name__}")
 

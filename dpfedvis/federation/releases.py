@@ -1,4 +1,4 @@
-"""Single releases: every client uploads once, and the server sees the average."""
+"""Releases: the clients of a run as the server sees them, for any mechanism."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpfedvis.numerics.kernels import Array
 
 @dataclass(frozen=True)
 class Releases:
-    """The clients of a run as they face the server, whatever mechanism is asked of them.
+    """The clients of a run as the server sees them, for any mechanism.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Releases:
     door : Door
     streams : Streams
     denominators, weights : sequences of float
-        Public: what each client divides its sums by, before sampling, and ω_p.
+        Public: the divisor of each client's sums, before sampling, and ω_p.
     noise : str
         Name of the noise source.
     policy, workers, outbox
@@ -47,11 +47,11 @@ class Releases:
     outbox: Outbox | None = None
 
     def with_data(self, fed: FederatedData) -> Releases:
-        """The same clients with other data of theirs."""
+        """Return the same clients with other data."""
         return replace(self, fed=fed)
 
     def terms(self, mechanism: Mechanism, public: PublicParameters) -> list[Terms]:
-        """What the plan means for each client."""
+        """Return the noise plan for each client."""
         rate = public.sampling_rate or 1.0
         names = [client.name for client in self.fed.clients]
         denominators = [rate * each for each in self.denominators]
@@ -73,7 +73,7 @@ class Releases:
         )
 
     def once(self, mechanism: Mechanism, public: PublicParameters) -> tuple[Array, list[Failure]]:
-        """Ask every client once, over all its records; return the average, and who failed."""
+        """Make one release over all records; return the average and the failed clients."""
         federation = self.federation(mechanism, single(public))
         try:
             return federation.average(np.zeros((1, self.fed.n_features)), 0), federation.failures
@@ -81,7 +81,7 @@ class Releases:
             federation.close()
 
     def variance(self, mechanism: Mechanism, public: PublicParameters) -> float:
-        """Variance of the noise in each value of the average of one upload; 0 where uploads carry none of their own."""
+        """Variance of the noise in each value of the average; 0 if uploads have no noise."""
         terms = self.terms(mechanism, public) if mechanism.protection == "upload" else []
         sigmas = [term.event.sigma for term in terms if term.event is not None]
         if not sigmas:
@@ -92,5 +92,5 @@ class Releases:
 
 
 def single(public: PublicParameters) -> PublicParameters:
-    """Facts for a release over all records, once."""
+    """Return the parameters for one release over all records."""
     return replace(public, rounds=1, sampling_rate=None)

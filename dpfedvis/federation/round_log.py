@@ -1,4 +1,4 @@
-"""How a run went: what the server may know of it, and, in simulations, the truth beside it."""
+"""The rounds of a run in numbers: what the server knows and, in simulations, the exact objective."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Round:
     number : int
         From 1 to S.
     step : float
-        How far the round moved Y, Frobenius.
+        Frobenius norm of the round's change of Y.
     change : float
-        Estimate of F(Y) − F(Y⁰) for the Y that the round began with, from what passed the door; nan for mechanisms that
-        give no gradient. See `Slope`.
+        Estimate of F(Y) − F(Y⁰) at the round's start, from released quantities; nan if the mechanism gives no gradient.
+        See `Slope`.
     exact : float
-        F(Y) after the round, in simulations that asked for it: computed past the door, for the experimenter's eyes
-        only. Otherwise nan.
+        F(Y) after the round, in simulations that ask for it; computed from the records, never for the server. Otherwise
+        nan.
     """
 
     number: int
@@ -40,15 +40,14 @@ class Slope:
     """Running estimate of the objective from noisy gradients.
 
     F(Y_s) − F(Y_{s−1}) = ⟨∇F(Y_s), Y_s − Y_{s−1}⟩ up to (L/2)‖Y_s − Y_{s−1}‖². The gradient at the *new* point
-    carries noise that is independent of the step, so that the noise does not bias the estimate, as that at the old
-    point would.
+    has noise that is independent of the step, so it does not bias the estimate; the noise at the old point would.
     """
 
     def __init__(self, change: float = 0.0, step: Array | None = None) -> None:
         self.change, self._step = change, step
 
     def see(self, gradient: Array | None) -> float:
-        """Take in the gradient at the current Y; return the estimate of F(Y) − F(Y⁰)."""
+        """Add the gradient at the current Y; return the estimate of F(Y) − F(Y⁰)."""
         if gradient is None:
             return math.nan
         if self._step is not None:
@@ -56,19 +55,19 @@ class Slope:
         return self.change
 
     def move(self, step: Array) -> None:
-        """Take note of the step from the current Y."""
+        """Record the step from the current Y."""
         self._step = step
 
 
 class ExactObjective:
-    """F(Y) = Σ_p ω_p f_p(Y), computed past the door: for simulations and evaluation, never for the server."""
+    """F(Y) = Σ_p ω_p f_p(Y) from the records: for simulations and evaluation, never for the server."""
 
     def __init__(
         self, fed: FederatedData, weights: list[float], kernel: Kernel, estimator: Estimator = "unbiased"
     ) -> None:
         self._clients = [client.X for client in fed.clients]
         self._weights, self._kernel, self._estimator = weights, kernel, estimator
-        # The terms in X alone never change; a single record has no pair, and its unbiased term is taken as 0.
+        # The terms in X alone never change. A single record has no pair: its unbiased term is set to 0.
         self._own = [
             self_similarity(X, kernel, estimator=estimator) if len(X) > 1 or estimator == "biased" else 0.0
             for X in self._clients

@@ -304,7 +304,7 @@ def test_a_whole_client_as_the_unit_is_said_to_be_too_much(tmp_path: Path) -> No
     summary = ran(tmp_path / "run", "--epsilon", "2", "--unit", "client")
     assert summary["headline"] == "End to end, ε = 2 at δ = 1e-05, for one client, replace-one."
     text = (tmp_path / "run" / "statement.md").read_text()
-    assert "The unit is a whole client, and there are 3" in text
+    assert "The privacy unit is a client, and there are 3" in text
     assert "So the map is mostly noise" in text
 
 
@@ -313,7 +313,7 @@ def test_classes_need_labels(tmp_path: Path) -> None:
     flags = ["--data", str(tmp_path / "bare.npz"), "--records", "40", "--views", str(tmp_path / "views")]
     done = called("run", *SMALL, *flags, *TEN, "--out", str(tmp_path / "run"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "labels must be there, for a density by class" in done.stderr
+    assert "labels must be given, for a density by class" in done.stderr
     assert done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["bare.npz"]
 

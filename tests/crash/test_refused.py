@@ -44,7 +44,7 @@ def test_noise_that_is_drawn_again_is_refused(
     monkeypatch.setattr(Outbox, "find", lambda *_: None)
     code, said = called(capsys, "--out", str(copied), "--resume")
     assert code == 2
-    assert "client-0 has released its gradient of round 2 already" in said
+    assert "client-0 has already released its gradient of round 2" in said
     assert events_of(copied) == before
 
 
@@ -109,8 +109,16 @@ def test_the_same_settings_may_be_given_again(copied: Path, capsys: pytest.Captu
         ("run.unfinished/checkpoint/run.npz", b"PK", "run.npz is damaged"),
         ("run.unfinished/checkpoint/landmarks/snapshot.npz", b"PK", "snapshot.npz is damaged"),
         ("run.unfinished/checkpoint/landmarks/outbox/gradient-000002.npz", b"PK", "gradient-000002.npz is damaged"),
-        ("run.unfinished/checkpoint/landmarks/outbox/gradient-000002.npz", None, "client-0 has released its gradient"),
-        ("run.unfinished/checkpoint/landmarks/snapshot.npz", None, "client-0 has released its gradient of round 1"),
+        (
+            "run.unfinished/checkpoint/landmarks/outbox/gradient-000002.npz",
+            None,
+            "client-0 has already released its gradient",
+        ),
+        (
+            "run.unfinished/checkpoint/landmarks/snapshot.npz",
+            None,
+            "client-0 has already released its gradient of round 1",
+        ),
     ],
 )
 def test_damage_is_named_and_nothing_is_lost(

@@ -201,7 +201,7 @@ def test_a_second_draw_is_refused_and_named(configure, fed, tmp_path, monkeypatc
     (kept,) = (tmp_path / "outbox").iterdir()
     kept.unlink()
     seen = []
-    with pytest.raises(ReleasedTwice, match=r"client-0 has released its gradient of round 2 already") as caught:
+    with pytest.raises(ReleasedTwice, match=r"client-0 has already released its gradient of round 2") as caught:
         config.run(fed, checkpoint=tmp_path, witness=lambda events, values: seen.append(events))
     assert (caught.value.client, caught.value.what, caught.value.round) == ("client-0", "gradient", 2)
     assert not seen

@@ -185,7 +185,7 @@ def test_bad_settings_are_named():
     assert caught.value.value == 0.0
     with pytest.raises(InvalidParameter):
         kernel_of_distance(math.nan)
-    with pytest.raises(InvalidParameter, match="one that protects"):
+    with pytest.raises(InvalidParameter, match="one with protection"):
         run(fed, mechanism="none", budget=None)
 
 

@@ -1,7 +1,7 @@
-"""The billboard model: the server publishes a map of protected landmarks, and each client places its own records.
+"""The private map (billboard model): the server publishes a map, and each client places its own records.
 
-Everything that leaves a client is inside one budget: scale, moments, second moments, landmarks and, if asked for, a
-density. What a client does with the published map at home costs nothing.
+One budget covers all uploads: scale, moments, second moments, landmarks and, if asked for, a density. Placing records
+in the published map happens at the client and costs nothing.
 """
 
 from dpfedvis.federation.private_map.density import Density, DensityGrid

@@ -1,4 +1,4 @@
-"""A picture for everyone: noisy counts of placed records on a public grid."""
+"""The density: noisy shares of placed records on a public grid, for everyone to see."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LEAST_CELLS, MOST_CELLS = 8, 64
 
 @dataclass(frozen=True)
 class DensityGrid:
-    """A square grid over the map, the same for everybody: it follows from the landmarks' map alone.
+    """A public square grid over the map; it follows from the landmarks' map alone.
 
     Parameters
     ----------
     half : float
-        It covers [−half, half] in both directions; what lies outside is counted in the cell at the edge.
+        It covers [−half, half] in both directions; points outside count in the nearest cell.
     cells : int
-        Cells a side.
+        Cells per side.
     """
 
     half: float
@@ -35,9 +35,9 @@ class DensityGrid:
         checks.count("cells", self.cells)
 
     def cell(self, points: Array) -> NDArray[np.int64]:
-        """Number of each point's cell, shape (n,): row of the second coordinate, column of the first."""
+        """Return the cell number of each point, shape (n,): row by the second coordinate, column by the first."""
         place = np.floor((points + self.half) / (2 * self.half) * self.cells)
-        # A layout that failed is counted at the edge as well: an error would tell of the record that broke it.
+        # NaN from a failed layout counts in a cell too: an error would reveal the record that caused it.
         place = np.clip(np.nan_to_num(place), 0, self.cells - 1).astype(np.int64)
         numbers: NDArray[np.int64] = place[:, 1] * self.cells + place[:, 0]
         return numbers
@@ -45,17 +45,17 @@ class DensityGrid:
 
 @dataclass(frozen=True, eq=False)
 class Density:
-    """What the counts came to.
+    """Released shares of the records in each cell.
 
     Parameters
     ----------
     grid : DensityGrid
     shares : array of shape (classes, cells, cells)
-        Noisy shares of all records; one class unless labels were asked for. Noise makes some of them negative.
+        Noisy shares of all records, by class if classes were given. Noise makes some negative.
     noise : float
         Standard deviation of the noise in each share.
     classes : tuple of int
-        Public labels, in order; empty if labels were not asked for.
+        Public labels, in order; empty without classes.
     """
 
     grid: DensityGrid
@@ -71,7 +71,7 @@ class Density:
 
 
 def cells_for(noise: float) -> int:
-    """Cells a side such that an even spread of records would stand out of the noise twice over.
+    """Return the cells per side at which an even share of the records is twice the noise.
 
     Parameters
     ----------
@@ -85,9 +85,9 @@ def cells_for(noise: float) -> int:
 def numbered(
     cells: NDArray[np.int64], grid: DensityGrid, labels: NDArray[np.int64] | None, classes: tuple[int, ...]
 ) -> Array:
-    """Cell numbers of placed records with their class, shape (n, 1), as `GridCounts` takes them.
+    """Return cell numbers of placed records by class, shape (n, 1), as `GridCounts` takes them.
 
-    A label that is not among the public classes is counted with the last of them: which labels occur is private.
+    A label outside the public classes counts as the last class: which labels occur is private.
     """
     if labels is None:
         return cells[:, None].astype(np.float64)

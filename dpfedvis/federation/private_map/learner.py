@@ -1,4 +1,4 @@
-"""The server's side of the published map: scale → principal subspace → landmarks, all inside one budget."""
+"""The server's side of the private map: scale → principal subspace → landmarks, in one budget."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.kernels import Kernel
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 20, 1000
-STANDS_OUT = 1.5  # times the noise: the share of records that a landmark is to have
-TYPICAL_RECORDS = 1000  # of a client whose own number is private
+STANDS_OUT = 1.5  # a landmark's share of the records, in units of its noise
+TYPICAL_RECORDS = 1000  # assumed where a client's number of records is private
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of μ² for the stages; the landmarks get the rest.
+    """Shares of the budget (of μ²) for the stages; the landmarks get the rest.
 
     Parameters
     ----------
     scale : float
-        Histogram of norms; not used where a public bound on norms is given.
+        Share of the histogram of norms. Not used if a public bound on norms is given.
     moments : float
-        Mean and mean square.
+        Share of mean and mean square.
     subspace : float
-        Second moments.
+        Share of the second moments.
     density : float
-        Counts on the grid; used only where they are asked for.
+        Share of the counts on the grid. Used only if a density is released.
     """
 
     scale: float = 0.02
@@ -58,7 +58,7 @@ class Shares:
             checks.probability(f"share of {each.name}", getattr(self, each.name))
 
     def planned(self, *, scale: bool, density: bool) -> dict[str, tuple[float, Stage]]:
-        """Name, share and stage of every release beside the landmarks'."""
+        """Name, share and stage of every release except the landmarks'."""
         every: list[tuple[bool, Mechanism, float]] = [
             (scale, ScaleHistogram(), self.scale),
             (True, Moments(), self.moments),
@@ -70,29 +70,29 @@ class Shares:
 
 @dataclass(frozen=True, kw_only=True)
 class Learner:
-    """Settings of the server's side; `run` runs it.
+    """Settings of the server's side; `run` learns the map's frame and landmarks.
 
     Parameters
     ----------
     budget : Budget
-        End to end.
+        For the whole run; its scope must be end-to-end.
     mechanism : Mechanism
-        For the landmarks; its trust is that of all stages.
+        For the landmarks. All stages use its trust.
     landmarks : int, optional
-        By default as many as the noise allows; see `landmarks_for`.
+        Number of landmarks. By default as many as the noise allows (`landmarks_for`).
     rounds : int
-        S, for mechanisms that take rounds.
+        Number of rounds S, for mechanisms with rounds.
     components : int
-        Dimension of the subspace at most.
+        Largest dimension of the subspace.
     factors : tuple of float
         Bandwidths γ_b of the landmarks' kernel, times the mean squared distance of two records in the subspace.
     shares : Shares
     density : bool
-        Whether to leave room for counts on the grid.
+        Whether to reserve budget for counts on the grid.
     tau_x : float, optional
         Public bound on the norm of records.
     public_records : int, optional
-        Public stand-in for every n_p, needed under add-remove.
+        Public number used instead of every n_p; required under add-remove.
     noise, seed
         As in `dpfedvis.federation.feddl.FedDL`.
     """
@@ -135,8 +135,8 @@ class Learner:
         ledger : Ledger, optional
             By default a new one in memory, or in the folder of the checkpoint.
         witness, callbacks, checkpoint
-            As in `dpfedvis.federation.feddl.FedDL.run`; the checkpoint also keeps what
-            `Learned.releases` releases later.
+            As in `dpfedvis.federation.feddl.FedDL.run`; the checkpoint also stores what `Learned.releases` releases
+            later.
         """
         self._check(fed)
         plan = self.plan()
@@ -184,10 +184,10 @@ class Learner:
         return Learned(subspace, result, releases, plan, tuple(failures))
 
     def plan(self) -> RunPlan:
-        """Split the budget over the stages: the noise multiplier of each, before anything is released."""
+        """Return the noise plan: the budget split among the stages, before anything is released."""
         plan = plan_run(self.budget, self.mechanism, self.rounds, None, self.noise, self._planned())
         if plan is None or self.mechanism.protection != "upload":
-            raise InvalidParameter("mechanism", self.mechanism.name, "one that protects uploads, for release='none'")
+            raise InvalidParameter("mechanism", self.mechanism.name, "one with protected uploads, for release='none'")
         return plan
 
     def _planned(self) -> dict[str, tuple[float, Stage]]:
@@ -195,7 +195,7 @@ class Learner:
 
     @property
     def _weighting(self) -> Literal["records", "equal"]:
-        # Under client-level adjacency every n_p is private, and so would be weights made of them.
+        # If the privacy unit is a client, every n_p is private, and weights made of them would be too.
         return "equal" if self.budget.unit == "client" else "records"
 
     def _check(self, fed: FederatedData) -> None:
@@ -207,7 +207,7 @@ class Learner:
             raise InvalidParameter(
                 "missing", fed.missing, "public-value under a budget: filled means tie records to each other"
             )
-        # Some mechanisms have no sensitivity under some adjacencies, and say so here rather than after the first stage.
+        # A mechanism without a sensitivity under this adjacency must raise now, not after the first stage.
         self.mechanism.sensitivity(replace(self.public_for(2), landmarks=2), self._denominators(fed)[0])
 
     def _denominators(self, fed: FederatedData) -> list[float]:
@@ -224,13 +224,13 @@ class Learner:
         return [each / sum(denominators) for each in denominators]
 
     def records_a_client(self, fed: FederatedData) -> float:
-        """Public number of records that a client has, on the average: what stands for it where n_p is private."""
+        """Public mean number of records per client; an assumed number where every n_p is private."""
         if self.budget.unit == "client":
             return float(self.public_records or TYPICAL_RECORDS)
         return math.fsum(self._denominators(fed)) / fed.n_clients
 
     def public_for(self, features: int) -> PublicParameters:
-        """Public facts for a single release of data with so many features."""
+        """Public parameters of a single release of data with this many features."""
         return PublicParameters(
             kernel=Kernel.gaussian(1.0),
             landmarks=1,
@@ -255,7 +255,7 @@ class Learner:
         failures += failed
         spread = moments.mean_squared_distance(average, releases.variance(moments, public)) / 2
         centre = moments.mean(average)
-        # Noise must not carry the centre out of the ball that all records were clipped to.
+        # Noise must not move the centre out of the ball to which all records were clipped.
         centre = centre * min(1.0, tau / max(float(np.linalg.norm(centre)), tau))
         second = SecondMoments(trust=trust, centre=centre, clip=math.sqrt(spread))
         average, failed = releases.once(second, public)
@@ -264,7 +264,7 @@ class Learner:
         return principal_subspace(centre, second.matrix(average, features), noise, self.components), failures
 
     def remarks(self, learned: Learned) -> tuple[str, ...]:
-        """What to say of the noise, from public quantities alone: how much of it there is for whole clients."""
+        """Remarks about the noise if the privacy unit is a client, from public quantities alone."""
         if self.budget.unit != "client":
             return ()
         trust, features = self.mechanism.trust, learned.releases.fed.n_features
@@ -280,7 +280,7 @@ class Learner:
         return (remark,)
 
     def _landmark_noise(self, releases: Releases, plan: RunPlan) -> float:
-        """Standard deviation of the noise in a sum over all records of vectors of norm 1, for one upload of k-means."""
+        """Standard deviation of the noise in a mean of vectors of norm 1 over all records, in one k-means upload."""
         sigma = plan.multipliers[self.mechanism.what].sigma
         whole = self.budget.unit == "client"
         delta = sensitivity.cluster_sums(records=1, adjacency=self.budget.adjacency)
@@ -291,7 +291,7 @@ class Learner:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What the server has when the landmarks are there."""
+    """What the server has learned: subspace, landmarks, and the clients for further releases."""
 
     subspace: Subspace
     feddl: FedDLResult
@@ -303,8 +303,8 @@ class Learned:
 def landmarks_for(noise: float) -> int:
     """Choose the number of landmarks from public quantities.
 
-    Of k landmarks each has a share 1/k of the records. The largest k is taken for which that share is at least
-    `STANDS_OUT` times the noise in it.
+    Each of k landmarks has a share 1/k of the records. Returns the largest k for which that share is at least
+    `STANDS_OUT` times its noise.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""How a client places its own records in the published map, at home. Nothing here leaves the client.
+"""Placement of a client's own records in the published map. All of it happens at the client.
 
-Four ways: among its nearest anchors by weight; by the `transform` of openTSNE or umap (see `transforms`); by
-*diffusion*, where records that are alike settle together; or by *anchored refinement*, where the client then lays out
-all its records, with their own neighbours pulling, while the anchors stay pinned. The last two take local structure
-from the client's own data and only the frame from the anchors.
+Four ways: the weighted mean of the nearest anchors; the `transform` of openTSNE or umap (see `transforms`);
+*diffusion*, where similar records settle together; and *anchored refinement*, where the client then lays out all its
+records by their own neighbours around fixed anchors. The last two take local structure from the client's own data and
+only the frame from the anchors.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dpfedvis.numerics.distances import GramDistances
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.neighbors import Neighbors, nearest, nearest_to
 
-LEAST_TOGETHER = 5  # fewer records are each placed by itself
-SETTLING = 8  # steps of the mean shift
+LEAST_TOGETHER = 5  # fewer records are placed one by one
+SETTLING = 8  # steps of mean shift
 
 
 class Placement(Protocol):
-    """The plug-in point: places of one client's records in the published map."""
+    """Protocol: places one client's records in the published map."""
 
     def __call__(self, published: PublishedMap, records: Array) -> Array:
         """Return places, shape (n, 2), of records, shape (n, m)."""
@@ -40,7 +40,9 @@ class ByWeights:
     Parameters
     ----------
     neighbors : int
+        Number of nearest anchors.
     perplexity : float
+        Perplexity of their weights.
     """
 
     neighbors: int = 10
@@ -54,19 +56,20 @@ class ByWeights:
 
 @dataclass(frozen=True)
 class Diffused:
-    """Where the anchors of a record, and of those like it among the client's own, are densest on the map.
+    """Where the anchors of a record, and of similar records of the client, are densest on the map.
 
     Parameters
     ----------
     neighbors : int
-        Own records that are alike; see `dpfedvis.numerics.diffusion.likeness`.
+        Number of similar own records (`dpfedvis.numerics.diffusion.likeness`).
     perplexity : float
-        Of their weights.
+        Perplexity of their weights.
     keep : float
-        How far weights travel; see `dpfedvis.numerics.diffusion.diffuse`.
+        How far weights travel (`dpfedvis.numerics.diffusion.diffuse`).
     steps : int
+        Number of diffusion steps.
     window : float
-        Width of the window in which a place is densest, as a part of the map's side.
+        Width of the mean-shift window, as a fraction of the map's side.
     """
 
     neighbors: int = 15
@@ -83,7 +86,7 @@ class Diffused:
         checks.positive("window", self.window)
 
     def __call__(self, published: PublishedMap, records: Array) -> Array:
-        """Place all records of one client; a few alone have nothing to tell each other."""
+        """Place all records of one client; very few are placed one by one."""
         if len(records) < LEAST_TOGETHER:
             return ByWeights()(published, records)
         return self.places(published, self.weights(published, records, likeness(records)))
@@ -108,23 +111,27 @@ class Diffused:
 
 @dataclass(frozen=True)
 class Anchored:
-    """Anchored refinement: a t-SNE of the client's own records around pinned anchors.
+    """Anchored refinement: a t-SNE of the client's own records around fixed anchors.
 
-    The layout starts where `Diffused` puts the records. Each is pulled by those like it among the client's own records,
-    and by the anchors around its start that `Diffused` gives most weight.
+    The layout starts from the places of `Diffused`. Each record is pulled by similar own records, and by the anchors
+    near its start to which `Diffused` gives most weight.
 
     Parameters
     ----------
     pull : float
-        Share of a record's affinity that goes to anchors.
+        Fraction of a record's affinity that goes to anchors.
     reach : float
-        Width of the window around a record's start in which anchors pull, as a part of the map's side.
+        Width of the window in which anchors pull a record, as a fraction of the map's side.
     perplexity : float
-        Among own records.
-    exaggerated, plain : int
-        Iterations with affinities times `exaggeration`, and as they are.
+        Perplexity among own records.
+    exaggerated : int
+        Iterations with exaggerated affinities.
     exaggeration : float
+        Factor of the exaggerated affinities.
+    plain : int
+        Iterations without exaggeration.
     diffused : Diffused
+        Settings of the start.
     """
 
     pull: float = 0.75
@@ -144,7 +151,7 @@ class Anchored:
         checks.at_least("plain", self.plain, 0)
 
     def __call__(self, published: PublishedMap, records: Array) -> Array:
-        """Place all records of one client together; a few alone have no structure of their own to add."""
+        """Place all records of one client together; very few are placed one by one."""
         if len(records) < LEAST_TOGETHER:
             return ByWeights()(published, records)
         from openTSNE import TSNEEmbedding
@@ -156,7 +163,7 @@ class Anchored:
         layout = TSNEEmbedding(
             np.concatenate([published.places, start]),
             _Affinities(self._affinities(anchors, alike)),
-            # Interpolation pays for large n only: its grid grows with the map, however few the points.
+            # FFT interpolation is only worth it for large n: its grid grows with the map, not with the points.
             negative_gradient_method=_pinned(published.places, "bh" if len(records) < 10_000 else "fft"),
             n_jobs=1,
             random_state=published.seed,
@@ -166,7 +173,7 @@ class Anchored:
         return np.array(layout[pinned:], dtype=np.float64)
 
     def _affinities(self, to_anchors: csr_array, alike: Array) -> csr_array:
-        """Joint affinities of anchors and own records, sparse, summing to 1; anchors have none among themselves."""
+        """Joint affinities of anchors and own records, sparse, summing to 1; none between anchors."""
         among = _own(alike, max(int(3 * self.perplexity), 1), self.perplexity)
         pulled = to_anchors * (self.pull / 2)
         joint = block_array([[None, pulled.T], [pulled, (among + among.T) * ((1 - self.pull) / 2)]], format="csr")
@@ -175,7 +182,7 @@ class Anchored:
 
 
 def placement(choice: Placement | str, anchored: Placement, transform: Placement) -> Placement:
-    """Return a placement: itself, or the one of this short name; two of them are given, for each map has its own."""
+    """Return the placement of this short name, two of which depend on the layout; or the given placement."""
     if not isinstance(choice, str):
         return choice
     known: dict[str, Placement] = {
@@ -190,8 +197,8 @@ def placement(choice: Placement | str, anchored: Placement, transform: Placement
 def _pinned(places: Array, method: Literal["bh", "fft"]) -> Callable[..., tuple[float, Array]]:
     """Return openTSNE's objective with the first points fixed at `places`, bit for bit.
 
-    openTSNE centres the layout after every step. That is undone here for all points, or a client's own would be carried
-    past the anchors, towards the middle of the map; and the anchors' gradient is zero, so that no step moves them.
+    openTSNE centres the layout after every step. This is undone for all points; otherwise own records would drift past
+    the anchors towards the middle of the map. The anchors' gradient is set to 0, so no step moves them.
     """
     from openTSNE import tsne
 
@@ -208,7 +215,7 @@ def _pinned(places: Array, method: Literal["bh", "fft"]) -> Callable[..., tuple[
 
 
 class _Affinities:
-    """Affinities as openTSNE takes them."""
+    """Affinities in openTSNE's format."""
 
     def __init__(self, P: csr_array) -> None:
         self.P = P
@@ -217,12 +224,12 @@ class _Affinities:
 
 
 def _side(published: PublishedMap) -> float:
-    """Side of the map; 1 where all anchors are at one place."""
+    """Side of the map; 1 if all anchors coincide."""
     return float(np.ptp(published.places, axis=0).max()) or 1.0
 
 
 def _own(alike: Array, k: int, perplexity: float) -> csr_array:
-    """Weights of each record's k nearest own records, or of all where there are fewer, shape (n, n)."""
+    """Weights of each record's k nearest own records (all if there are fewer), shape (n, n)."""
     k = min(len(alike) - 1, k)
     return _weights(nearest(GramDistances(alike), k, method="exact"), len(alike), min(perplexity, k / 3))
 

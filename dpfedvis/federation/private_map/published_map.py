@@ -1,4 +1,4 @@
-"""The published map: everything that the server publishes, and all that a client needs to place its own records."""
+"""The published map: all that a client needs to place its own records."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dpfedvis.numerics.kernels import Array
 
 @dataclass(frozen=True, eq=False)
 class PublishedMap:
-    """Landmarks and their map, both made from protected uploads alone.
+    """Landmarks and their map, computed from protected uploads alone.
 
     Parameters
     ----------
     subspace : Subspace
     anchors : array of shape (k, d), float32
-        Points of the subspace that stand for the landmarks.
+        Points of the subspace that represent the landmarks.
     places : array of shape (k, 2), float64
-        The anchors' map, its box centred on the origin.
+        Places of the anchors on the map; their box is centred at 0.
     seed : int
-        Public, for the clients' own layouts.
+        Public seed of the clients' own layouts.
     """
 
     subspace: Subspace
@@ -35,7 +35,7 @@ class PublishedMap:
         for array in (self.anchors, self.places):
             if not np.isfinite(array).all():
                 raise InvalidParameter("private_map", "nan or inf", "finite")
-            # Clients agree on the frame bit for bit: nobody moves it.
+            # All clients share this frame bit for bit: it must not change.
             array.setflags(write=False)
         if len(self.anchors) != len(self.places):
             raise InvalidParameter("places", len(self.places), f"one for each of {len(self.anchors)} anchors")
@@ -47,5 +47,5 @@ class PublishedMap:
 
 
 def half_side(places: Array) -> float:
-    """Return half the side of the square that a published map is shown in: a tenth more than its anchors need."""
+    """Return half the side of the square that shows a published map: a tenth more than its anchors need."""
     return 1.1 * float(np.abs(places).max())

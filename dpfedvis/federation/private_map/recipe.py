@@ -1,4 +1,4 @@
-"""Settings of an end-to-end private map, all of them public."""
+"""The recipe: public settings of an end-to-end private map."""
 
 from __future__ import annotations
 
@@ -22,37 +22,36 @@ from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.numerics.kernels import Array
 
-# What of FedDL's settings also makes sense for all stages.
+# Settings of FedDL that apply to all stages.
 _PASSED = ("noise", "public_records")
 LEAST_ANCHORS, MOST_ANCHORS = 300, 1000
-SPREAD = 0.5  # of the standard deviation around a landmark
+SPREAD = 0.5  # fraction of the standard deviation around a landmark
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a budget becomes a map.
+    """Settings of a private map.
 
     Parameters
     ----------
     shares : Shares or mapping
-        Shares of μ² for the stages; see `dpfedvis.federation.private_map.Shares`.
+        Shares of the budget (of μ²) for the stages; see `Shares`.
     components : int
-        Dimension of the subspace at most.
+        Largest dimension of the subspace.
     factors : sequence of float
-        Bandwidths of the landmarks' kernel; see `dpfedvis.federation.private_map.Learner`.
+        Bandwidths of the landmarks' kernel, in units of one over the mean squared distance of two records.
     anchors : int, optional
-        Points of the published map that stand for the landmarks; see
-        `spread_out`. By default half as many as a client has records, but from
-        300 to 1000.
+        Number of points on the published map (`spread_out`). By default half a client's number of records, between 300
+        and 1000.
     placement : {"anchored", "diffused", "weights", "transform"} or Placement
-        How clients place their records at home; ``transform`` is openTSNE's for t-SNE and umap's for UMAP.
+        How clients place their own records. ``transform`` is openTSNE's for t-SNE and umap's for UMAP.
     radius : float
-        Root mean square distance of the landmarks from the middle of the map, in units of √(records a client). A
-        t-SNE of n records takes about as much room.
+        Root mean square distance of the anchors from the centre of the map, in units of √(records per client). A t-SNE
+        of n records has about this size.
     density : bool
-        Whether to release counts of records on a grid, each placed by itself among the anchors.
+        Whether to release counts of records on a grid. Each record is placed on its own, among the anchors.
     classes : sequence of int
-        The public labels, to count each class by itself; the records then need labels.
+        Public labels, for a density by class. The records then need labels.
     """
 
     shares: Shares | Mapping[str, float] = field(default_factory=Shares)
@@ -67,7 +66,7 @@ class Recipe:
     def __post_init__(self) -> None:
         checks.count("components", self.components)
         if self.anchors is not None:
-            checks.at_least("anchors", self.anchors, 4)  # fewer have no spectral start in two dimensions
+            checks.at_least("anchors", self.anchors, 4)  # fewer have no spectral initialisation in two dimensions
         checks.positive("radius", self.radius)
         if not len(self.factors):
             raise InvalidParameter("factors", self.factors, "at least one bandwidth")
@@ -94,7 +93,7 @@ class Recipe:
         seed: int,
         further: Mapping[str, Any],
     ) -> Learner:
-        """Return the server's side of a run with these settings."""
+        """Return the server's side of a run."""
         if unknown := sorted(set(further) - set(_PASSED)):
             raise InvalidParameter("feddl", unknown, f"among {', '.join(_PASSED)} with release='none'")
         assert isinstance(self.shares, Shares)
@@ -113,9 +112,9 @@ class Recipe:
         )
 
     def anchored_points(self, learned: Learned, records: float, seed: int) -> Array:
-        """Return the points that will be on the map, shape (anchors, d); at least one for each landmark.
+        """Return the anchors, shape (anchors, d), at least one per landmark.
 
-        `records` is a public number of records a client.
+        `records` is a public number of records per client.
         """
         landmarks, count = learned.feddl.landmarks, self.anchors
         if count is None:
@@ -124,28 +123,28 @@ class Recipe:
         return spread_out(landmarks, learned.subspace, max(count, len(landmarks)), generator)
 
     def check(self, fed: FederatedData) -> None:
-        """Refuse data that cannot give what is asked for, before anything is released."""
+        """Raise before the first release if the data cannot give what is asked for."""
         if self.density and self.classes and any(client.y is None for client in fed.clients):
-            raise InvalidParameter("labels", None, "there, for a density by class")
+            raise InvalidParameter("labels", None, "given, for a density by class")
 
     def scaled(self, places: Array, records: float) -> Array:
-        """Centre the box of the landmarks' map, and give it the room that a client's own layout needs.
+        """Centre the anchors' box, and scale it to the size that a client's own layout needs.
 
         Parameters
         ----------
         places : array of shape (k, 2)
         records : float
-            Public number of records a client: the map's size is published.
+            Public number of records per client: the map's size is published.
         """
         places = places - (places.max(axis=0) + places.min(axis=0)) / 2
         size = math.sqrt(float(np.mean(np.sum(places**2, axis=1))))
         return places * (self.radius * math.sqrt(records) / max(size, 1e-12))
 
     def count(self, learner: Learner, learned: Learned, published: PublishedMap, fed: FederatedData) -> Density:
-        """Release the density of all clients' records, each placed by itself among the anchors (`ByWeights`).
+        """Release the density of all clients' records, each placed on its own among the anchors (`ByWeights`).
 
-        Not where the client's own layout has put them: there one record moves the others, and with them their cells,
-        further than the sensitivity of counts allows.
+        The client's own layout is not used: there one record moves others into other cells, which the sensitivity of
+        counts does not cover.
         """
         public, trust = learner.public_for(1), learner.mechanism.trust
         classes = tuple(sorted(self.classes))
@@ -162,17 +161,17 @@ class Recipe:
 
 
 def spread_out(landmarks: Array, subspace: Subspace, count: int, generator: np.random.Generator) -> Array:
-    """Return points that follow the data as the landmarks do, but more of them and less regular.
+    """Return anchors: several points around each landmark. Post-processing.
 
-    A map of few landmarks has no gaps between groups: t-SNE spreads them evenly. So each becomes several points around
-    it, with a part of the variance that the landmarks leave of the data's.
+    t-SNE spreads few landmarks evenly, without gaps between groups. So each becomes several points, with a part of the
+    data's variance that the landmarks do not have.
 
     Parameters
     ----------
     landmarks : array of shape (n_y, d)
     subspace : Subspace
     count : int
-        Points to make, at least n_y.
+        Number of anchors, at least n_y.
     generator : numpy.random.Generator
         Public.
 

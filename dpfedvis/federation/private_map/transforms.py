@@ -1,4 +1,4 @@
-"""How openTSNE and umap place new records in a map that is there, for clients that do it at home."""
+"""Placement by the `transform` of openTSNE and umap."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from accounting import checks
 from dpfedvis.federation.private_map.published_map import PublishedMap
 from dpfedvis.numerics.kernels import Array
 
-UMAP_SIDE = 10.0  # what umap scales every start to
+UMAP_SIDE = 10.0  # umap scales every initial layout to this side
 
 
 @dataclass(frozen=True)
 class ByTransform:
-    """openTSNE's `transform`: each record finds its place among fixed anchors, by itself.
+    """openTSNE's `transform`: places each record on its own among fixed anchors.
 
     Parameters
     ----------
     perplexity : float
+        Perplexity of the anchors' weights.
     """
 
     perplexity: float = 5.0
@@ -38,15 +39,16 @@ class ByTransform:
 
 @dataclass(frozen=True)
 class ByUMAPTransform:
-    """umap's `transform`: records are pulled to their nearest anchors and pushed off others, and the anchors stay.
+    """umap's `transform`: fixed anchors attract their nearest records and repel others.
 
-    Records do not push each other, but umap weighs the pull of each against the strongest of all.
+    Records do not repel each other, but umap scales the attraction of each by the strongest of all.
 
     Parameters
     ----------
     neighbors : int
-        Lowered where there are fewer other anchors.
+        Number of nearest anchors; fewer if there are fewer anchors.
     min_dist : float
+        umap's `min_dist`.
     """
 
     neighbors: int = 15
@@ -58,15 +60,15 @@ class ByUMAPTransform:
 
     def __call__(self, published: PublishedMap, records: Array) -> Array:
         """Place all records of one client."""
-        # umap's forces have a unit of length, and the published map is as large as clients' own layouts need.
+        # umap's forces depend on the unit of length, and the published map has its own.
         unit = float(np.ptp(published.places, axis=0).max()) / UMAP_SIDE or 1.0
         places = (published.places / unit).astype(np.float32)
         with warnings.catch_warnings():
-            # Told that a part of umap which is not used here lacks TensorFlow, and of records far from all anchors.
+            # It warns about missing TensorFlow, not used here, and about records far from all anchors.
             warnings.filterwarnings("ignore", module="umap")
             from umap import UMAP
 
-            # It learns the anchors' graph; a layout of its own would be thrown away.
+            # Only the anchors' graph is needed, so no epochs.
             layout = UMAP(
                 n_neighbors=min(self.neighbors, len(published.anchors) - 1),
                 min_dist=self.min_dist,
@@ -74,7 +76,7 @@ class ByUMAPTransform:
                 n_epochs=0,
                 random_state=published.seed,
                 transform_seed=published.seed,
-                n_jobs=1,  # what umap takes with a seed, said here so that it need not warn
+                n_jobs=1,  # umap uses one job with a seed, and warns otherwise
             ).fit(published.anchors)
             layout.embedding_, layout.n_epochs = places, None
             placed = layout.transform(published.subspace.coordinates(records))

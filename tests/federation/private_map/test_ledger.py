@@ -375,7 +375,7 @@ def test_a_private_map_goes_on_from_its_checkpoint(fed, map_of, watching, tmp_pa
 def test_uploads_that_were_lost_are_not_made_a_second_time(fed, map_of, tmp_path):
     before = [event.to_json() for event in map_of().watch(checkpoint=tmp_path).fit(fed).ledger_.events()]
     shutil.rmtree(tmp_path / "landmarks" / "outbox")
-    with pytest.raises(ReleasedTwice, match="has released its scale histogram"):
+    with pytest.raises(ReleasedTwice, match="has already released its scale histogram"):
         map_of().watch(checkpoint=tmp_path).fit(fed)
     assert [event.to_json() for event in Ledger(tmp_path / "landmarks" / "ledger.sqlite").events()] == before
 

@@ -6,8 +6,9 @@ import argparse
 import json
 import shlex
 import sys
-from pathlib import Path
 from typing import Any
+
+from dpfedvis.cli.common import path
 
 _EXAMPLE = """\
 examples:
@@ -41,7 +42,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--failure", type=float, default=0.05, help="probability with which bounds may fail (0.05)")
     parser.add_argument("--seed", type=int, default=0, help="(0)")
     parser.add_argument("--no-download", action="store_true", help="do not ask OpenML")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for page, figure and JSON")
+    parser.add_argument("--out", type=path, metavar="FOLDER", help="for page, figure and JSON")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 

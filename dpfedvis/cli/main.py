@@ -15,6 +15,13 @@ from zipfile import ZipFile
 
 from accounting.errors import AccountingError
 from dpfedvis.cli import attack, audit, bounds, calibrate, data, demo, report, reproduce, run, sweep
+from dpfedvis.cli.common import (
+    refuse_bad_outputs,
+    refuse_closed_output,
+    refuse_foreign_bytes,
+    reopen_closed_streams,
+    said,
+)
 from dpfedvis.errors import DpfedvisError
 
 _COMMANDS = (run, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo)
@@ -48,10 +55,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def unraised(what: sys.UnraisableHookArgs) -> None:
-    """Report what went wrong where nothing can be raised, unless it is an archive that Ctrl-C stopped in its making.
+    """Report errors that cannot be raised, except from a `ZipFile` that Ctrl-C stopped while it was made.
 
-    Python's `ZipFile` then complains of its missing attributes as it is thrown away, below the one sentence that tells
-    how to go on.
+    Its destructor complains of missing attributes, below the one sentence that tells how to resume.
     """
     if what.object is not ZipFile.__del__:
         sys.__unraisablehook__(what)
@@ -61,11 +67,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input ends with one sentence on standard error and exit code 2."""
     if argv is None:  # a program of its own, and not a part of another
         sys.unraisablehook = unraised
+        reopen_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Greek letters still gets its numbers
-    arguments = parser().parse_args(argv)
     try:
+        refuse_closed_output()
+        refuse_foreign_bytes(sys.argv[1:] if argv is None else argv)
+        arguments = parser().parse_args(argv)
+        refuse_bad_outputs(arguments)
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except (AccountingError, DpfedvisError) as error:
@@ -75,6 +85,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader, such as `head`, has gone; the interpreter would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"dpfedvis: {said(error)}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt as stop:
         print("; ".join(["dpfedvis: interrupted", *map(str, stop.args)]), file=sys.stderr)
         return 130

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpfedvis.cli.common import path
 from dpfedvis.cli.sweep import add_workers, workers_of
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("--data", help="another data set in the place of the paper's, for trials")
     parser.add_argument(
-        "--store", metavar="FILE.sqlite", type=Path, default=Path("paper.sqlite"), help="(paper.sqlite)"
+        "--store", metavar="FILE.sqlite", type=path, default=Path("paper.sqlite"), help="(paper.sqlite)"
     )
-    parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path("paper"), help="(paper)")
+    parser.add_argument("--out", metavar="FOLDER", type=path, default=Path("paper"), help="(paper)")
     parser.add_argument("--retry", action="store_true", help="try again what failed or was refused")
     parser.add_argument("--only-report", action="store_true", help="run nothing")
     parser.add_argument("--json", action="store_true", help="print JSON")

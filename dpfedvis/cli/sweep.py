@@ -8,6 +8,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpfedvis.cli.common import path
+
 if TYPE_CHECKING:
     from dpfedvis.experiments.sweeps.execution import Workers
     from dpfedvis.experiments.sweeps.store import Row
@@ -87,8 +89,8 @@ def add_parser(subparsers: Any) -> None:
     )
     commands = parser.add_subparsers(metavar="run|list|report|example", required=True)
     run = commands.add_parser("run", help="run what the store has no row of", epilog=_RUN, formatter_class=raw)
-    run.add_argument("grid", metavar="GRID.toml", type=Path)
-    run.add_argument("--store", required=True, metavar="FILE.sqlite", type=Path, help="made if it is not there")
+    run.add_argument("grid", metavar="GRID.toml", type=path)
+    run.add_argument("--store", required=True, metavar="FILE.sqlite", type=path, help="made if it is not there")
     run.add_argument("--retry", action="store_true", help="try again what failed or was refused")
     run.add_argument("--dry-run", action="store_true", help="say how many cells there are, and run none")
     add_workers(run)
@@ -96,10 +98,10 @@ def add_parser(subparsers: Any) -> None:
     listing = commands.add_parser("list", help="list the rows of a store", epilog=_LIST, formatter_class=raw)
     listing.set_defaults(run=list_rows)
     report = commands.add_parser("report", help="curves, tables and answers", epilog=_REPORT, formatter_class=raw)
-    report.add_argument("--out", required=True, metavar="FOLDER", type=Path)
+    report.add_argument("--out", required=True, metavar="FOLDER", type=path)
     report.set_defaults(run=report_on)
     for command in (listing, report):
-        command.add_argument("store", metavar="FILE.sqlite", type=Path)
+        command.add_argument("store", metavar="FILE.sqlite", type=path)
     for command in (run, listing, report):
         command.add_argument("--json", action="store_true", help="print JSON")
     example = commands.add_parser(

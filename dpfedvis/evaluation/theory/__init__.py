@@ -1,8 +1,8 @@
-"""The theorems of the paper as functions: as printed, repaired, and what this project can prove instead.
+"""The theorems of the paper as functions: as printed, corrected, and our own bounds.
 
 "Thm", "Lemma" and "Alg." are those of "Federated t-SNE and UMAP for Distributed Data Visualization" (AAAI 2025). Every
-function returns a `Bound`, which says when it holds and whether it says anything. What is wrong in print, with
-counterexamples, is in reports/theory/errata.md.
+function returns a `Bound`, which says when it holds and whether it is vacuous. Errors in print, with counterexamples,
+are in reports/theory/errata.md.
 """
 
 from dpfedvis.evaluation.theory.bound import NORMS, Bound, Norm, trivial_error

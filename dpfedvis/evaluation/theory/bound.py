@@ -1,4 +1,4 @@
-"""What a bound says, when it says it, and whether that is more than nothing."""
+"""A bound: its value, when it holds, and whether it is vacuous."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from accounting import checks
 Norm = Literal["spectral", "frobenius"]
 Form = Literal["printed", "corrected", "ours"]
 NORMS: tuple[Norm, ...] = ("spectral", "frobenius")
-# Errors below this fraction of the matrix are rounding: no bound is refuted by them.
+# Errors below this fraction of the matrix are rounding, and refute no bound.
 FLOOR = 1e-7
 
 
 @dataclass(frozen=True)
 class Bound:
-    """One statement, evaluated.
+    """One theorem or certificate, evaluated.
 
     Parameters
     ----------
     statement : str
-        Which one: "Thm 5", "Lemma 1", "certificate".
+        Its name: "Thm 5", "Lemma 1", "certificate".
     form : {"printed", "corrected", "ours"}
-        As printed in the paper; repaired with the same ingredients; or this project's own.
+        As printed in the paper; corrected with the same ingredients; or our own.
     value : float or None
-        None where the precondition fails, so that there is no statement at all.
+        None if the precondition fails: then there is no bound.
     norm : {"spectral", "frobenius"}, optional
     holds_with : float
-        Probability with which the statement claims to hold; 1 for deterministic ones.
+        Claimed probability that the bound holds; 1 for deterministic ones.
     trivial : float, optional
-        What holds without looking at anything; a value of at least this says nothing.
+        Bound that always holds; a value of at least this is vacuous.
     precondition : str
-        What fails; empty if nothing does.
+        Which precondition fails; empty if none.
     is_floor : bool
-        The exact value is beyond float64, or too dear, and is at least `value`.
+        Whether the exact value is only known to be at least `value` (beyond float64, or too expensive).
     note : str
-        What a reader should know about this value.
+        Remark about this value.
     """
 
     statement: str
@@ -52,13 +52,13 @@ class Bound:
 
     @property
     def vacuous(self) -> bool:
-        """Whether it says no more than the trivial bound; a statement whose precondition fails says nothing either."""
+        """Whether it is no better than the trivial bound, or its precondition fails."""
         if self.value is None:
             return True
         return self.trivial is not None and not self.value < self.trivial
 
     def below(self, truth: float) -> bool:
-        """Whether the truth is above it by more than rounding, so that the statement is false here."""
+        """Whether the truth exceeds it by more than rounding, which refutes the bound."""
         return self.value is not None and self.value < truth - FLOOR * (self.trivial or 0.0)
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class Bound:
         return f"{name}: {size}, {side} the trivial {self.trivial:.4g}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values; JSON has no infinity, so that an infinite value is null with `infinite` set."""
+        """Return plain values. JSON has no infinity: an infinite value is null with `infinite` set."""
         infinite = self.value is not None and math.isinf(self.value)
         return {
             "statement": self.statement,
@@ -91,12 +91,11 @@ class Bound:
 
 
 def trivial_error(records: int, norm: Norm, *, noisy_records: bool = False) -> float:
-    """Return the bound on ‖K̂ − K‖ that holds for every set of landmarks, good or bad.
+    """Return the bound on ‖K̂ − K‖ that holds for all landmarks.
 
     Exact records: 0 ⪯ E = K − K̂ ⪯ K, so ‖E‖₂ ≤ ‖K‖₂ ≤ n_x and ‖E‖_F ≤ ‖K‖_F ≤ n_x, as entries of K are at most 1.
     Noisy records: K̂ ⪯ K̃ and both K̂ and K are PSD, with norms at most n_x. Then ‖K̂ − K‖₂ ≤ max(‖K̂‖₂, ‖K‖₂) ≤ n_x,
-    and ‖K̂ − K‖²_F = ‖K̂‖²_F + ‖K‖²_F − 2 tr(K̂K) ≤ 2n_x², since the trace of a product of PSD matrices is not
-    negative.
+    and ‖K̂ − K‖²_F = ‖K̂‖²_F + ‖K‖²_F − 2 tr(K̂K) ≤ 2n_x², since a product of PSD matrices has trace at least 0.
     """
     records = checks.count("records", records)
     checks.one_of("norm", norm, NORMS)

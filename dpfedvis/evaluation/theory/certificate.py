@@ -1,9 +1,9 @@
-"""Certificates: bounds on an error that the server can compute from the uploads alone, after the fact.
+"""Certificates: bounds on an error that the server can compute from the uploads alone.
 
 For kernels they rest on E = K − C W⁺ Cᵀ being a Schur complement of the kernel matrix of landmarks and records, so
-that E ⪰ 0 and ‖E‖₂ ≤ ‖E‖_F ≤ tr E. Nothing is asked of the landmarks but that C and W are kernel values of the same
-ones: noise in them, or any dependence on the data, does not matter. With noise in the *records*, the certificate is
-for the noisy records' kernel matrix; with noise in the *rows* C, see `noisy_rows`.
+that E ⪰ 0 and ‖E‖₂ ≤ ‖E‖_F ≤ tr E. The landmarks may be noisy or depend on the data; C and W only have to be kernel
+values of the same landmarks. With noise in the *records*, the certificate is for the noisy records' kernel matrix;
+with noise in the *rows* C, see `noisy_rows`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ BLOCK = 1000
 
 
 def entry_error(kernel: Kernel, features: int, radius: float) -> float:
-    """How wrong a kernel value in float64 can be, from ‖x‖² + ‖y‖² − 2x·y with norms up to `radius`.
+    """Largest error of a kernel value in float64, from ‖x‖² + ‖y‖² − 2x·y with norms up to `radius`.
 
     Each of the three sums of m products carries at most (m + 2) ulps of (‖x‖ + ‖y‖)² ≤ 4·radius², and a Gaussian of
-    values changes by at most γ times that. Centre points before, or the allowance grows with their distance from 0.
+    values changes by at most γ times that. Centre the points first: the error grows with their distance from 0.
     """
     return _ULP * (2 + 4 * (features + 4) * max(kernel.gammas) * radius**2)
 
@@ -41,8 +41,8 @@ def rounding(W: Array, *, entry_error: float, ridge: float = 0.0) -> float:
 
     *Landmarks.* θ bounds ‖Ŵ − W‖ and the backward error of the eigenproblem, so Ŵ + θI ⪰ W. On the kept eigenvectors
     1/λ ≤ (1 + θ/α)/(λ + θ), so that MMᵀ ⪯ (1 + θ/α)(Ŵ + ridge·I + θI)⁻¹ ⪯ (1 + θ/α)(W + ridge·I)⁻¹, and C MMᵀ Cᵀ ⪯
-    (1 + θ/α) C W⁺ Cᵀ ⪯ (1 + θ/α)K by the exact Schur complement. This is what the cut is for: without it θ/α is of
-    order 1 for nearly equal landmarks, and K̂ may exceed K.
+    (1 + θ/α) C W⁺ Cᵀ ⪯ (1 + θ/α)K by the exact Schur complement. The cut is needed: without it θ/α is of order 1 for
+    nearly equal landmarks, and K̂ may exceed K.
 
     *Records.* The product ĈM is wrong in column j by at most n_y ulps of ‖Ĉ_i‖λ_j^{−½}, which is an error of n_y ulps
     of ‖Ĉ_i‖ ≤ √n_y in each direction of Ĉ_i itself. So F = (C + δ)M, where the rows of δ have norm at most d =
@@ -71,7 +71,7 @@ def kernel_certificate(factor: KernelFactor, *, norm: Norm, allowance: float = 0
     """‖K − FFᵀ‖ ≤ Σ_i max(0, 1 − ‖F_i‖²), plus 2a n_x (spectral) or 4a n_x (Frobenius) for rounding.
 
     Proof. By `rounding`, G = E + aK + N ⪰ 0 with N ⪰ 0, so ‖G‖_F ≤ tr G = tr E + a n_x + tr N ≤ tr E + 2a n_x.
-    Frobenius: ‖E‖_F ≤ ‖G‖_F + ‖aK + N‖_F, where aK and N weigh at most 2a n_x once more. Spectral: the largest
+    Frobenius: ‖E‖_F ≤ ‖G‖_F + ‖aK + N‖_F, where the last is at most another 2a n_x. Spectral: the largest
     eigenvalue of E is at most that of G, and the smallest at least −‖aK + N‖₂ ≥ −2a n_x. In exact arithmetic a = 0.
 
     It holds for W⁺, for W_k⁺ and for (W + λI)⁻¹: each smaller inverse makes FFᵀ smaller in the PSD order and E larger.
@@ -97,7 +97,7 @@ def noisy_rows(left: Float64, eigenvalues: Float64, *, sigma: float, failure: fl
     lowered to it. The error of exact rows is at most n_x − ‖F‖²_F and ‖F‖_F ≥ ‖F̃‖_F − g_F. And FFᵀ − F̃F̃ᵀ = GGᵀ −
     F̃Gᵀ − GF̃ᵀ, whose norms are at most those of the last terms.
 
-    1/λ_r is what hurts: choose a rank at which it is small.
+    The bound grows with 1/λ_r: choose a rank at which that is small.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class GramCertificate:
     coordinates : array of shape (n, r)
         ẑ, in float64.
     heights : array of shape (n,)
-        h_i, the distance of record i from the landmarks' affine span (from the part of it that was kept).
+        h_i, the distance of record i from the kept part of the landmarks' affine span.
     """
 
     coordinates: Float64
@@ -145,15 +145,15 @@ class GramCertificate:
 
         Proof. With o_i the part of x_i orthogonal to the span, D²_ij = D̂²_ij + ‖o_i − o_j‖² and ‖o_i‖ = h_i, so that
         0 ≤ D_ij − D̂_ij ≤ u_ij. The Frobenius norm is then at most that of u without its diagonal, and the spectral
-        norm at most that, and at most the largest row sum of u. In exact arithmetic: estimates are kept in float32, so
-        that errors of about 1e-7 of the distances are rounding and may lie above it.
+        norm at most that, and at most the largest row sum of u. This is for exact arithmetic: float32 estimates have
+        rounding errors of about 1e-7 of the distances, which may exceed it.
         """
         squares, rows = 0.0, [0.0]
         for start in range(0, len(self.heights), BLOCK):
             part = slice(start, start + BLOCK)
             apart = np.asarray(squared_distances(self.coordinates[part], self.coordinates), np.float64)
             reach = self.heights[part, None] + self.heights
-            # √(a + b²) − √a without its cancellation; 0 where both vanish.
+            # √(a + b²) − √a without cancellation; 0 if both vanish.
             total = np.sqrt(apart + reach**2) + np.sqrt(apart)
             over = reach**2 / np.maximum(total, np.finfo(np.float64).tiny)
             over[np.arange(len(over)), start + np.arange(len(over))] = 0.0
@@ -185,7 +185,7 @@ def gram_certificate(B: Array, W: Array) -> GramCertificate:
 
 @dataclass(frozen=True)
 class RowsCase:
-    """Exact landmarks, rows with noise.
+    """A case with exact landmarks and noisy rows.
 
     Parameters
     ----------
@@ -207,9 +207,9 @@ class RowsCase:
 def rows_case(
     X: Float64, Y: Float64, kernel: Kernel, *, sigma: float, failure: float, rng: np.random.Generator
 ) -> RowsCase:
-    """Draw noise of `sigma`, and take the rank among 1, 2, 4, … whose Frobenius certificate is smallest.
+    """Draw noise of `sigma`, and choose the rank among 1, 2, 4, … with the smallest Frobenius certificate.
 
-    The choice looks at the noise, so that each rank is given an equal share of `failure` (a union bound).
+    The choice depends on the noise, so each rank gets an equal share of `failure` (a union bound).
     """
     C = np.asarray(kernel_matrix(X, Y, kernel), np.float64)
     matrix, signs = nystrom_factor(kernel_matrix(Y, Y, kernel), cutoff=CUTOFF)

@@ -1,6 +1,6 @@
-"""Thm 1: how far the landmarks still move after S rounds of Q local steps.
+"""Thm 1: the motion of the landmarks in S rounds of Q local steps, bounded and measured.
 
-The quantity is (1/(SQ)) Σ_s Σ_t ‖Y^{s,t} − Y^{s,t−1}‖², where Y^{s,t} is the mean of the clients' Y_p^{s,t}.
+It is (1/(SQ)) Σ_s Σ_t ‖Y^{s,t} − Y^{s,t−1}‖², where Y^{s,t} is the mean of the clients' Y_p^{s,t}.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Smoothness:
     constants : tuple of float
         L_p.
     weights : tuple of float
-        ω_p, with sum 1. They must be those with which the server averages: Alg. 1 takes 1/P and the theorem n_p/n, and
-        the two agree for clients of one size only.
+        ω_p, with sum 1: the weights of the server's average. Alg. 1 uses 1/P and the theorem n_p/n, which agree only
+        for clients of equal size.
     """
 
     constants: tuple[float, ...]
@@ -46,7 +46,7 @@ class Smoothness:
 
     @classmethod
     def of_kernel(cls, kernel: Kernel, landmarks: int, weights: Sequence[float]) -> Smoothness:
-        """The constants of the MMD, which no data can exceed: the same L for every client (`mmd.smoothness`)."""
+        """The constants of the MMD, valid for any data: the same L for every client (`mmd.smoothness`)."""
         return cls((smoothness(kernel, landmarks),) * len(weights), tuple(weights))
 
     @property
@@ -82,8 +82,8 @@ def thm1_printed(*, constants: Smoothness, zeta: float, rounds: int, local_steps
 
     4(F(Y⁰) − F(Y^S))/(SQL) + 12ρ_L ζ²(Q + 1)(2Q + 1)/(L²(1 − 3(Q − 1)²(ρ_L + max L_p²/L²))).
 
-    Its last step divides by 1 − 3(Q − 1)²(…), which must be positive. But ρ_L ≥ 1 and max L_p ≥ L, so that it is at
-    most 1 − 6(Q − 1)²: the theorem says something for Q = 1 only, and printed as a number it is negative for Q ≥ 2.
+    Its last step divides by 1 − 3(Q − 1)²(…), which must be positive. But ρ_L ≥ 1 and max L_p ≥ L, so it is at most
+    1 − 6(Q − 1)²: the theorem holds for Q = 1 only, and its printed value is negative for Q ≥ 2.
 
     Parameters
     ----------
@@ -129,10 +129,10 @@ def thm1_corrected(
     from d_0 = 0, whose solution is the above. And ‖e‖ ≤ Σ ω_p L_p d_{t−1} = L d_{t−1}.
 
     For Q = 1, d_0 = 0 and e = 0; sum over rounds. Otherwise ⟨e, v⟩ ≤ (c/2)‖v‖² + ‖e‖²/(2c), and sum over all steps;
-    each round starts again from d_0 = 0.
+    each round starts from d_0 = 0.
 
-    So heterogeneity costs nothing for Q = 1, where the printed form has 72ρ_L ζ²/L², and the first term is half of the
-    printed one. For Q ≥ 2 the drift grows like (1 + a)^{2Q}: true, and soon vacuous.
+    So heterogeneity costs nothing for Q = 1, where the printed form has 72ρ_L ζ²/L², and the first term is half the
+    printed one. For Q ≥ 2 the drift grows like (1 + a)^{2Q}, which is soon vacuous.
     """
     rounds, steps = checks.count("rounds", rounds), checks.count("local_steps", local_steps)
     zeta, mean = checks.nonnegative("zeta", zeta), constants.mean
@@ -153,7 +153,7 @@ def thm1_corrected(
 
 @dataclass(frozen=True)
 class Motion:
-    """How far Y moved.
+    """The left-hand side of Thm 1, measured: the motion of the mean of the clients' landmarks.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class Motion:
     decrease : float
         F(Y⁰) − F(Y^S).
     dissimilarity : float
-        Largest ‖∇f_p − ∇f_q‖ at a Y^{s,t} that was met: ζ for this run, which the server cannot know.
+        Largest ‖∇f_p − ∇f_q‖ at any Y^{s,t} of the run: its ζ, which the server cannot know.
     """
 
     mean_square: float
@@ -180,7 +180,7 @@ def motion(
     local_steps: int,
     step_size: float,
 ) -> Motion:
-    """Run S rounds of Q local steps from Y, shape (n_y, m), and measure.
+    """Run S rounds of Q local steps of Alg. 1 without noise from Y, shape (n_y, m), and measure the motion.
 
     Parameters
     ----------
@@ -204,6 +204,6 @@ def motion(
 
 
 def _objective(clients: Sequence[Array], weights: Array, Y: Array, kernel: Kernel) -> float:
-    """F(Y) without its constant, the records' similarity to themselves."""
+    """F(Y) without its constant term, which depends on the records alone."""
     cross = sum(w * similarity(X, Y, kernel) for w, X in zip(weights, clients, strict=True))
     return float(self_similarity(Y, kernel) - 2 * cross)

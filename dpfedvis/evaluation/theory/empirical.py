@@ -1,4 +1,4 @@
-"""The truth: norms of the error matrices, in tiles, without ever forming n × n."""
+"""The truth: norms of the error matrices, tile by tile, without forming an n × n matrix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TILE = 2000
 
 
 class NotConverged(DpfedvisError):
-    """Lanczos did not reach its tolerance; the message has the interval that it reached."""
+    """Lanczos did not reach its tolerance; the message gives the interval it reached."""
 
 
 class ErrorMatrix(Protocol):
@@ -38,7 +38,7 @@ class KernelError:
     Parameters
     ----------
     points : array of shape (n, m)
-        Records whose kernel matrix is the truth; float64, and best centred.
+        Records whose kernel matrix is the truth; float64, preferably centred.
     kernel : Kernel
     left : array of shape (n, r)
         F.
@@ -54,7 +54,7 @@ class KernelError:
         return len(self.points)
 
     def tile(self, rows: slice, columns: slice) -> Float64:
-        """K − FFᵀ; on the diagonal K is 1, whatever rounding makes of it."""
+        """K − FFᵀ, with a diagonal of K of exactly 1."""
         exact = np.asarray(kernel_matrix(self.points[rows], self.points[columns], self.kernel), np.float64)
         if rows == columns:
             np.fill_diagonal(exact, 1.0)
@@ -69,7 +69,7 @@ class DistanceError:
     Parameters
     ----------
     points : array of shape (n, m)
-        Records; float64, and best centred.
+        Records; float64, preferably centred.
     estimate : GramDistances or NystromDistances
     """
 
@@ -82,7 +82,7 @@ class DistanceError:
         return len(self.points)
 
     def tile(self, rows: slice, columns: slice) -> Float64:
-        """D − D̂, as the maps see it: estimates below 0 count as 0."""
+        """D − D̂, where estimates below 0 count as 0, as for the maps."""
         exact = np.sqrt(np.asarray(squared_distances(self.points[rows], self.points[columns]), np.float64))
         exact -= replace(self.estimate, left=self.estimate.left[columns]).block(self.estimate.left[rows])
         if rows == columns:
@@ -92,7 +92,7 @@ class DistanceError:
 
 @dataclass(frozen=True)
 class Distances:
-    """D_XX itself, to compare its size with that of an error."""
+    """D_XX itself, to compare with an error."""
 
     points: Float64
 
@@ -121,7 +121,7 @@ class Norms:
     residual : float
         An eigenvalue lies within this of ±`spectral`.
     passes : int
-        How often every tile was computed.
+        Number of passes over all tiles.
     """
 
     spectral: float
@@ -143,10 +143,10 @@ def norms(
 ) -> Norms:
     """Return both norms: the Frobenius norm from one pass over the tiles, the spectral one by block Lanczos.
 
-    A tile costs far more than its product with a few vectors, so that Lanczos with blocks, which needs fewer passes
-    than with single vectors, is cheaper. The basis is kept orthogonal in full, and the Ritz value of the largest size
-    is returned when its residual is below `tolerance` times it: Ritz values lie within the spectrum, and an
-    eigenvalue lies within the residual of each (Parlett 1998, Thm 4.5.1). The matrix may be indefinite.
+    A tile costs far more than its product with a few vectors, so block Lanczos, which needs fewer passes, is cheaper.
+    The basis is fully reorthogonalised. Returned is the Ritz value largest in absolute value, once its residual is
+    below `tolerance` times it: Ritz values lie within the spectrum, and an eigenvalue lies within the residual of each
+    (Parlett 1998, Thm 4.5.1). The matrix may be indefinite.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def norms(
     tolerance : float
         Relative.
     floor : float
-        Absolute: a residual below this is good enough, as for errors that are nothing but rounding.
+        Absolute: a residual below this is enough, as for errors that are only rounding.
     most : int
         Passes after which `NotConverged` is raised.
     tile : int
@@ -207,9 +207,9 @@ def _apply(matrix: ErrorMatrix, vectors: Float64, tile: int) -> tuple[Float64, f
 
 
 def _orthogonal_part(image: Float64, basis: Float64) -> Float64:
-    """An orthonormal basis of what `image` adds to `basis`, of fewer columns where it adds nothing new."""
+    """Return an orthonormal basis of what `image` adds to `basis`, with fewer columns if it adds less."""
     scale = float(np.linalg.norm(image))
-    for _ in range(2):  # once loses orthogonality to rounding, twice is enough (Parlett 1998, §6.9)
+    for _ in range(2):  # once is not enough because of rounding, twice is (Parlett 1998, §6.9)
         image = image - basis @ (basis.T @ image)
     room = len(basis) - basis.shape[1]
     left, sizes, _ = np.linalg.svd(image, full_matrices=False)
@@ -218,6 +218,6 @@ def _orthogonal_part(image: Float64, basis: Float64) -> Float64:
 
 
 def centred(points: Array) -> Float64:
-    """Points in float64 around their mean, where products lose the fewest digits."""
+    """Points in float64 minus their mean, so that products lose the fewest digits."""
     X = np.asarray(points, np.float64)
     return np.asarray(X - X.mean(axis=0))

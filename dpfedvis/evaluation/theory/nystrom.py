@@ -1,4 +1,4 @@
-"""Thm 2, and a bound that needs no sampling: the Nyström error through the MMD of the squared kernel.
+"""Thm 2, and our bound without sampling: the Nyström error by the MMD of the squared kernel.
 
 Both rest on one argument. Let A and B hold the features of all points and of the landmarks, so that H = AᵀA, W = BᵀB,
 and the rank-k estimate is Ĥ = AᵀPA with P the projection to the k leading left singular vectors of B. Then E = H − Ĥ
@@ -23,7 +23,7 @@ from dpfedvis.numerics.mmd import self_similarity, similarity
 
 
 def tail(eigenvalues: Float64, rank: int, norm: Norm) -> float:
-    """‖H − H_k‖, from the eigenvalues of H in any order: the best that rank k can do."""
+    """‖H − H_k‖, from the eigenvalues of H in any order: the smallest error of any rank k."""
     checks.one_of("norm", norm, NORMS)
     rest = np.sort(np.abs(eigenvalues))[::-1][checks.count("rank", rank) :]
     if rest.size == 0:
@@ -36,9 +36,9 @@ def thm2_printed(*, points: int, sample: int, rank: int, tail: float, largest: f
 
     Spectral ‖H − H_k‖₂ + 2nρ/√c, Frobenius ‖H − H_k‖_F + ρ(64k/c)^{1/4}.
 
-    Neither holds for any sample: a sample that misses a cluster of n/2 equal points leaves an error of n/2. The source
-    (Kumar, Mohri & Talwalkar 2009, after Drineas & Mahoney 2005) has "with probability at least 1 − δ", a further term
-    with log(1/δ), and in the Frobenius norm a factor n, which is missing here; without it random samples fail too.
+    Neither holds for every sample: one that misses a cluster of n/2 equal points has error n/2. The source (Kumar,
+    Mohri & Talwalkar 2009, after Drineas & Mahoney 2005) has "with probability at least 1 − δ", a further term with
+    log(1/δ), and in the Frobenius norm a factor n, which is missing here; without it random samples fail too.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class Spread:
     def of(cls, X: Array, Y: Array, kernel: Kernel) -> Spread:
         """Compute the sums in blocks, in float64.
 
-        k² is again a mean of Gaussian kernels, of widths γ_b + γ_c; for one width, of 2γ.
+        k² is also a mean of Gaussian kernels, of widths γ_b + γ_c; for one width, of 2γ.
         """
         squared = Kernel(tuple(one + other for one in kernel.gammas for other in kernel.gammas))
         X, Y = np.asarray(X, np.float64), np.asarray(Y, np.float64)
@@ -127,10 +127,10 @@ class Spread:
 
 
 def left_over(W: Array, *, rank: int | None = None, ridge: float = 0.0) -> dict[Norm, float]:
-    """‖(I − P)BBᵀ(I − P)‖ of (*) for the estimate that `dpfedvis.numerics.distances.kernel_factor` makes of W.
+    """‖(I − P)BBᵀ(I − P)‖ of (*) for the estimate by `dpfedvis.numerics.distances.kernel_factor`.
 
     Without ridge these are norms of the eigenvalues of W that were cut off, by rank or by rounding. With a ridge λ, I
-    − P becomes M = λ(BBᵀ + λI)⁻¹ on what was kept, again between 0 and I, so that (*) holds with M^{½} on both sides,
+    − P becomes M = λ(BBᵀ + λI)⁻¹ on what was kept, also between 0 and I, so (*) holds with M^{½} on both sides,
     and M^{½}BBᵀM^{½} has the eigenvalues λw/(w + λ).
     """
     values = np.clip(np.linalg.eigvalsh(np.asarray(W, np.float64)), 0.0, None)[::-1]
@@ -144,15 +144,15 @@ def left_over(W: Array, *, rank: int | None = None, ridge: float = 0.0) -> dict[
 def mmd_bound(X: Array, Y: Array, kernel: Kernel, *, norm: Norm, rank: int | None = None, ridge: float = 0.0) -> Bound:
     """‖K_XX − K_XY W_k⁺ K_YX‖ ≤ n_x·MMD_{k²}(X, Y) + (n_x/n_y)‖W − W_k‖, for any landmarks, learned or sampled.
 
-    This is what Thm 5 sets out to say: landmarks that match the records in MMD make a good estimate. The kernel is
-    k², of width 2γ, and the MMD is the biased one, not squared.
+    This is the aim of Thm 5: landmarks that match the records in MMD give a good estimate. The kernel is k², of width
+    2γ, and the MMD is biased and not squared.
 
     Proof. Take A for the records alone in (*), and s = n_x/n_y. AAᵀ/n_x and BBᵀ/n_y are the means of φ(x)φ(x)ᵀ, whose
     inner products are ⟨φ(x)φ(x)ᵀ, φ(y)φ(y)ᵀ⟩ = k(x, y)²; the Frobenius norm of their difference is the MMD under k²,
     and it bounds the spectral norm too.
 
-    Every s ≥ 0 will do, so that the smallest of three is returned: s = n_x/n_y; s = Σk(x, y)²/Σk(y, y')², the best
-    for a full pseudo-inverse; and s = 0, where it is ‖K_XX‖_F, so that the bound is never above n_x.
+    Every s ≥ 0 gives a bound; the smallest of three is returned: s = n_x/n_y; s = Σk(x, y)²/Σk(y, y')², the best
+    for a full pseudo-inverse; and s = 0, which gives ‖K_XX‖_F, so the bound is never above n_x.
     """
     checks.one_of("norm", norm, NORMS)
     spread = Spread.of(X, Y, kernel)

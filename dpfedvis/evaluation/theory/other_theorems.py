@@ -1,4 +1,4 @@
-"""The theorems that are not about K̂, on the data of a study: Thm 1 with its truth, Thm 4 and Thm 6."""
+"""The theorems that are not about K̂, on the data of a study: Thm 1 with the measured motion, Thm 4 and Thm 6."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Run(TypedDict):
 
 @dataclass(frozen=True)
 class TheoremCase:
-    """A quantity with what the theorem says of it.
+    """A quantity and the theorem's bounds on it.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class TheoremCase:
 def other_theorems(study: Study) -> list[TheoremCase]:
     """Evaluate Thm 1, Thm 4 and Thm 6 for the smallest number of landmarks of a study.
 
-    τ_X, τ_Y and Υ of Thm 6 are measured here, for illustration; a run must fix them beforehand.
+    τ_X, τ_Y and Υ of Thm 6 are measured here, for illustration; a run must fix them in advance.
     """
     landmarks, X = min(study.settings.landmarks), study.X
     rng = np.random.default_rng([study.settings.seed, landmarks])
@@ -71,7 +71,7 @@ def other_theorems(study: Study) -> list[TheoremCase]:
 
 def _convergence(study: Study, Y: Float64, rng: np.random.Generator, steps: int) -> TheoremCase:
     kernel = study.kernel
-    # Sorted along one direction before they are dealt, so that clients differ.
+    # Sorted along one direction before the split, so that clients differ.
     order = np.argsort(study.X @ rng.normal(size=study.X.shape[1]))
     clients = [part for part in np.array_split(study.X[order], min(CLIENTS, len(study.X) // 2)) if len(part)]
     weights = [len(part) / len(study.X) for part in clients]

@@ -1,7 +1,7 @@
 """Lemma 1: how far Gaussian noise on the records moves their kernel matrix.
 
-Every function takes `failure`, the probability with which the bound may be exceeded, so that the forms compare at one
-level. Lemma 1 counts ordered pairs, so that its t is log(n(n − 1)/failure).
+Every function takes `failure`, the probability that the bound is exceeded, so that all forms are compared at the same
+level. Lemma 1 counts ordered pairs, so its t is log(n(n − 1)/failure).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def lemma1_printed(
 ) -> Bound:
     """Lemma 1 as printed: √2 n γ (σ²ξ² + √2 Dσξ), ξ² = m + √(2mt) + 2t.
 
-    False on two counts. The proof squares 2σ²ξ² + 2√2 Dσξ and takes 2 out of the square where it must be 4; and ξ²
-    lacks a factor √2 in its middle term, so that the tail it claims for χ²_m is too small (m = 784, t = 8: 1.0e-3
+    Two errors. The proof squares 2σ²ξ² + 2√2 Dσξ and takes 2 out of the square instead of 4; and ξ² lacks a factor √2
+    in its middle term, so its tail bound for χ²_m is too small (m = 784, t = 8: 1.0e-3
     instead of 3.4e-4). n ≥ 3 equal records exceed it with a probability that tends to 1 as m grows.
 
     Parameters
@@ -41,7 +41,7 @@ def lemma1_printed(
 def lemma1_corrected(
     *, records: int, features: int, kernel: Kernel, sigma: float, diameter: float, failure: float, norm: Norm
 ) -> Bound:
-    """Lemma 1 repaired: 2 n γ (σ²ξ² + √2 Dσξ), ξ² = m + 2√(mt) + 2t.
+    """Lemma 1 corrected: 2 n γ (σ²ξ² + √2 Dσξ), ξ² = m + 2√(mt) + 2t.
 
     Proof. ‖e_i − e_j‖²/(2σ²) is χ² with m degrees of freedom, above ξ² with probability at most e^{−t} (Laurent &
     Massart 2000, Lemma 1). With h = √2 σξ all pairs have ‖e_i − e_j‖ ≤ h, but for a probability of n(n − 1)/2 ·
@@ -65,7 +65,7 @@ def perturbation(
     norm: Norm,
     diameter: float = math.inf,
 ) -> Bound:
-    """The same with the exact χ² quantile, and without the diameter if need be.
+    """Our form of Lemma 1: with the exact χ² quantile, and also without a diameter.
 
     Proof. Let q be the quantile that χ²_m exceeds with probability failure/(n(n − 1)/2), so that h = σ√(2q) bounds all
     ‖e_i − e_j‖ with probability 1 − failure. The distance of two records then changes by at most h, and r ↦ e^{−γr²}
@@ -73,7 +73,7 @@ def perturbation(
     Lemma 1, and by 1, since kernel values lie in (0, 1]. The diagonal does not move. With b the smallest of these, the
     Frobenius norm is at most √(n(n − 1))·b, and the spectral norm at most the largest absolute row sum, (n − 1)·b.
     """
-    # Reached only by the command and by those who import this module; scipy.stats is slow to load.
+    # Imported here because scipy.stats is slow to load.
     from scipy.stats import chi2
 
     n, m, sigma, failure = _checked(records, features, sigma, failure)

@@ -1,6 +1,6 @@
 """Thm 4 and Thm 6: how much noise the paper asks for, and how much is needed.
 
-The sensitivities and accountants are those of `accounting`; here they stand side by side, with what fails.
+Sensitivities and accountants are those of `accounting`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dpfedvis.numerics.kernels import Kernel
 def thm4_printed(*, tau_x: float, epsilon: float, delta: float) -> Bound:
     """Thm 4 as printed: (ε, δ)-DP "if δ ≥ 2cτ_X/ε, where c² > 2 ln(1.25/δ)". It asks for no noise.
 
-    The noise σ does not occur, so that records short enough would be private as they are. Its value is therefore σ = 0
-    where the printed condition holds, and no statement where it does not.
+    The noise σ does not occur, so short enough records would be private without noise. The value is σ = 0 if the
+    printed condition holds, and None otherwise.
     """
     tau_x, epsilon, delta = _input(tau_x, epsilon, delta)
     least = 2 * math.sqrt(2 * math.log(1.25 / delta)) * tau_x / epsilon
@@ -39,8 +39,8 @@ def thm4_classical(*, tau_x: float, epsilon: float, delta: float) -> Bound:
 def thm4_corrected(*, tau_x: float, epsilon: float, delta: float) -> Bound:
     """σ = 2τ_X/μ(ε, δ), for every ε and δ: the Gaussian mechanism in closed form (Balle & Wang 2018, Thm 8).
 
-    τ_X must be a public number to which records are clipped. The maximum over the records, which the theorem takes, is
-    itself a function of the data, and a neighbour may have another one.
+    τ_X must be a public number to which records are clipped. The theorem takes the maximum over the records, which
+    depends on the data and may differ for a neighbour.
     """
     tau_x, epsilon, delta = _input(tau_x, epsilon, delta)
     return Bound("Thm 4", "corrected", sensitivity.input(tau_x=tau_x) / gaussian_mu(epsilon, delta), note="exact")
@@ -62,10 +62,10 @@ class Constants:
 
 
 def thm6_delta_printed(*, kernel: Kernel, records: int, landmarks: int, constants: Constants) -> Bound:
-    """Δ as printed, for replace-one and for gradients at one and the same Y.
+    """Δ as printed, for replace-one and gradients at the same Y.
 
-    It holds there. It does not hold for Alg. 1 as printed, where a client uploads the gradient at its own Y_p^s,
-    which has moved by local steps that depend on the records: see `local_gradient`.
+    There it holds. It does not hold for Alg. 1 as printed, where a client uploads the gradient at its own Y_p^s, which
+    local steps moved depending on the records: see `local_gradient`.
     """
     value = sensitivity.gradient(
         gamma=kernel.gammas,
@@ -102,8 +102,8 @@ def thm6_sigma_printed(*, delta_f: float, rounds: int, epsilon: float, delta: fl
     """σ = Δ√(8S log(e + ε/δ))/ε, after Thm 4.3 of Kairouz, Oh & Viswanath (2015), with the exact ε of that σ.
 
     The theorem claims every ε > 0. S releases with this σ are exactly μ-GDP with μ = ε/√(8 log(e + ε/δ)), and no
-    analysis gets below about μ²/2; that is above ε once ε > 16 log(e + ε/δ). So the precondition is computed: the
-    exact ε of this σ must not be above the one that was asked for.
+    analysis gets below about μ²/2, which exceeds ε once ε > 16 log(e + ε/δ). So the precondition is computed: the exact
+    ε of this σ must not exceed the requested one.
     """
     value = theorem_sigma(sensitivity=delta_f, rounds=rounds, epsilon=epsilon, delta=delta)
     exact = gaussian_epsilon(delta_f * math.sqrt(rounds) / value, delta)

@@ -24,7 +24,7 @@ class Condition:
     ----------
     value : float
     is_floor : bool
-        The true one is larger: beyond float64, or not computed.
+        Whether the true one is larger: beyond float64, or not computed.
     """
 
     value: float
@@ -34,8 +34,8 @@ class Condition:
 def condition(points: Array, kernel: Kernel, *, limit: int = EIGEN_LIMIT) -> Condition:
     """Cond(K) of all points, shape (n, m).
 
-    Eigenvalues carry errors of about n ulps of the largest, so that a smallest eigenvalue below that is only known to
-    be at most twice that, and Cond(K) ≥ 1/(2n·ulp). Above `limit` points: the smallest eigenvalue is at most the mean
+    Eigenvalues have errors of about n ulps of the largest. A smallest eigenvalue below that is only known to be at most
+    twice that, so Cond(K) ≥ 1/(2n·ulp). Above `limit` points: the smallest eigenvalue is at most the mean
     one, which is 1, and the largest at least the mean row sum, so Cond(K) ≥ (1/n)Σk.
     """
     points = np.asarray(points, np.float64)
@@ -58,23 +58,22 @@ def thm5_printed(*, records: int, landmarks: int, rank: int, condition: Conditio
     Spectral: Cond·(|MMD|/(n_x + n_y) + 1) + 2n_x.
     Frobenius: √(n_x + n_y − k)·Cond·(|MMD|/(n_x + n_y) + 1) + 2k^{1/4} n_x √(1 + n_y/n_x).
 
-    The statements hold, and say nothing: they are above 2n_x, and the error is never above n_x (`trivial_error`). Their
-    proof does not hold. It equates the sum Σ ± k, which is not normalised, with the MMD, which is; it sets equal the
-    errors of matrices of sizes n_x and n_x + n_y; and in the Frobenius norm it drops a factor 2 from its own
-    (n_x + 2n_y)n_x.
+    Both are true but vacuous: above 2n_x, where the error is never above n_x (`trivial_error`). Their proof is wrong.
+    It equates the sum Σ ± k with the MMD, though only the latter is normalised; it equates errors of matrices of sizes
+    n_x and n_x + n_y; and in the Frobenius norm it drops a factor 2 from its own (n_x + 2n_y)n_x.
 
     Parameters
     ----------
     condition : Condition
         Of the kernel matrix of landmarks and records together.
     mmd2 : float
-        MMD of the paper: squared, unbiased.
+        The paper's MMD: squared, unbiased.
     """
     return _thm5(records, landmarks, rank, condition, abs(mmd2), 1.0, norm, "printed")
 
 
 def thm5_corrected(*, records: int, landmarks: int, rank: int, condition: Condition, norm: Norm) -> Bound:
-    """The same with a proof: Cond + 2n_x, and √(n_x + n_y − k)·Cond + 2k^{1/4} n_x √(1 + 2n_y/n_x).
+    """Thm 5 with a proof: Cond + 2n_x, and √(n_x + n_y − k)·Cond + 2k^{1/4} n_x √(1 + 2n_y/n_x).
 
     Proof. Of the printed chain: E is the lower right block of the error of the joint kernel matrix K_a, so its norm
     is no larger. By (*) of `nystrom` with s = 1 the latter is at most ‖A_X A_Xᵀ‖ + σ_{k+1}(W), and σ_{k+1}(W) ≤
@@ -87,7 +86,7 @@ def thm5_corrected(*, records: int, landmarks: int, rank: int, condition: Condit
 def with_noisy_records(clean: Bound, perturbation: Bound, statement: str = "Thm 3") -> Bound:
     """Thm 3 from Thm 5 for the noisy records and Lemma 1: ‖K̂ − K_XX‖ ≤ ‖K̂ − K_X̃X̃‖ + ‖K_X̃X̃ − K_XX‖.
 
-    The sum of any bound on the first term, printed, corrected or a certificate, and any on the second.
+    The sum of any bound on the first term (printed, corrected or a certificate) and any on the second.
     """
     if clean.value is None or perturbation.value is None or clean.norm is None:
         why = clean.precondition or perturbation.precondition
@@ -106,7 +105,7 @@ def with_noisy_records(clean: Bound, perturbation: Bound, statement: str = "Thm 
 
 
 def trivial_records(bound: Bound) -> float:
-    """n_x, which is the trivial bound for exact records in either norm."""
+    """n_x: the trivial bound for exact records in either norm."""
     return checks.positive("trivial bound", bound.trivial if bound.trivial is not None else math.nan)
 
 

@@ -1,4 +1,4 @@
-"""Bound, truth and certificate side by side on one data set, as the command `dpfedvis bounds` shows them."""
+"""Bounds, truth and certificates on one data set, as shown by `dpfedvis bounds`."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ NO_BOUND = "no bound of the paper: D is not PSD"
 
 @dataclass(frozen=True)
 class Settings:
-    """What to compare.
+    """Settings of a study.
 
     Parameters
     ----------
     landmarks : tuple of int
         Numbers n_y.
     sigmas : tuple of float
-        Noise on landmarks (Thm 5) and on records (Thm 3); 0 is always shown.
+        Noise on landmarks (Thm 5) and on records (Thm 3); 0 is always included.
     gamma : float, optional
         Kernel width; by default one over the median squared distance of records.
     rounds : int
-        Rounds of the run that learns the landmarks.
+        Number of rounds that learn the landmarks.
     failure : float
-        Probability with which a probabilistic bound may fail.
+        Failure probability of probabilistic bounds.
     seed : int
     """
 
@@ -112,12 +112,12 @@ class DistanceCase:
 
 @dataclass(frozen=True)
 class Case:
-    """One set of landmarks: the error of K̂ and what is said of it.
+    """One set of landmarks: the error of K̂ and its bounds.
 
     Parameters
     ----------
     kind : {"sampled", "learned", "noisy landmarks", "noisy records"}
-        Landmarks that are records, learned ones, with noise added, or learned from noisy records.
+        Landmarks sampled from the records, learned, learned with noise added, or learned from noisy records.
     landmarks : int
     sigma : float
     truth : Norms
@@ -144,7 +144,7 @@ class Study:
     Attributes
     ----------
     X : array of shape (n, m)
-        The records around their mean, float64.
+        The records minus their mean, float64.
     kernel : Kernel
     """
 
@@ -255,7 +255,7 @@ class Study:
                 corrected = with_noisy_records(corrected, lemma1_corrected(**noise))
                 own = [with_noisy_records(each, perturbation(**noise), each.statement) for each in own]
             bounds += [*own, corrected, printed]
-        # The flat spectrum of rounding errors would keep Lanczos busy: hence the floor.
+        # The floor is for errors that are only rounding: Lanczos converges slowly on their flat spectrum.
         truth = norms(
             KernelError(self.X, self.kernel, np.asarray(factor.left, np.float64)), rng, floor=FLOOR * len(self.X)
         )
@@ -292,7 +292,7 @@ class Study:
         return tuple(cases)
 
     def learn(self, X: Float64, count: int) -> Float64:
-        """Landmarks of a run without noise, in the frame of X."""
+        """Learn landmarks without noise, in the coordinates of X."""
         clients = max(1, min(CLIENTS, len(X) // 2))
         fed = FederatedData.split((X + self._centre).astype(np.float32), None, clients=clients, seed=self.settings.seed)
         run = FedDL(
@@ -312,7 +312,7 @@ class Study:
         return self._learned[count]
 
     def _rng(self, *key: object) -> np.random.Generator:
-        """A stream of its own for each case, so that leaving one out changes no other."""
+        """A separate stream for each case, so that omitting one changes no other."""
         words = [int.from_bytes(repr(part).encode()[:16].ljust(16, b"\0"), "big") for part in key]
         return np.random.default_rng([self.settings.seed, *words])
 

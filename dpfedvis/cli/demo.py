@@ -1,4 +1,4 @@
-"""`dpfedvis demo`: the whole story on one page, from runs made on the spot."""
+"""`dpfedvis demo`: maps with and without privacy, attacks on them, and one page about all of it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from dpfedvis.experiments.demo_page import Attacked, Story
-    from dpfedvis.reporting.run_facts import Cloud
+    from dpfedvis.experiments.demo import Attacked, Story
     from dpfedvis.runs.settings import RunConfig
 
 INDEX = "index.html"
 Made = TypeVar("Made")
-ATTACKED = ("exact", "plus", "noisy")
+ATTACKED = ("exact", "plus", "noisy", "private-high")
 _EXAMPLE = """\
 example:
   dpfedvis demo --out runs/story
 
-It runs t-SNE of collected records, Fed-tSNE, the paper's Fed-tSNE+ and private maps at two budgets, attacks them, and
-leaves one page, index.html, with a folder for each run beside it. About a minute on two cores.
+It runs t-SNE of collected records, Fed-tSNE, the paper's Fed-tSNE+ and private maps at two budgets, and attacks them.
+The folder gets one page, index.html, and a folder for each run. About a minute on two cores.
 """
 
 
@@ -35,13 +34,13 @@ def add_parser(subparsers: Any) -> None:
     """Register the command."""
     parser = subparsers.add_parser(
         "demo",
-        help="tell the whole story on one page",
-        description="Make maps of digits with and without privacy, attack them, and tell all of it on one page.",
+        help="make maps with and without privacy, attack them, and show all on one page",
+        description="Make maps of digits with and without privacy, attack them, and show all of it on one page.",
         epilog=_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where to leave it; new or empty")
-    parser.add_argument("--records", type=int, help="take so many records only (all 1797)")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="new or empty")
+    parser.add_argument("--records", type=int, help="take only so many records (all 1797)")
     parser.add_argument("--clients", type=int, default=10, help="number of clients (10)")
     parser.add_argument("--epsilons", type=_two, default="1,10", help="the two budgets of the private maps (1,10)")
     parser.add_argument("--seed", type=int, default=0, help="(0)")
@@ -52,13 +51,13 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from dpfedvis.experiments.demo_page import demo_page
+    from dpfedvis.experiments.demo import page, plan
     from dpfedvis.numerics.files import write_text
     from dpfedvis.runs.folder import FolderUnusable, refuse_taken
 
     out, started = Path(arguments.out), time.perf_counter()
     refuse_taken(out)
-    configs = plan(arguments)
+    configs = plan(arguments.records, arguments.clients, arguments.epsilons, arguments.seed, arguments.jobs)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         # Whole or not at all: it gets its name when it is finished.
@@ -67,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise FolderUnusable(f"{out} cannot be written to: {error.strerror}") from error
     try:
         story = tell(configs, folder, command_of(arguments))
-        write_text(folder / INDEX, demo_page(story))
+        write_text(folder / INDEX, page(story))
         folder.chmod(0o755)
         if out.is_dir():
             out.rmdir()
@@ -76,56 +75,28 @@ def run(arguments: argparse.Namespace) -> int:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     seconds = time.perf_counter() - started
-    page = out / INDEX
+    index = out / INDEX
     if arguments.json:
-        print(json.dumps(summary(story, page, seconds), indent=2, allow_nan=False))
+        print(json.dumps(summary(story, index, seconds), indent=2, allow_nan=False))
     else:
         for key, name in story.names.items():
             print(f"{name}: {out / key}")
-        print(f"made in {seconds:.0f} s; open {page} in a browser")
+        print(f"made in {seconds:.0f} s; open {index} in a browser")
     return 0
 
 
-def plan(arguments: argparse.Namespace) -> dict[str, RunConfig]:
-    """Return the settings of every run, by its key."""
-    from dpfedvis.runs.settings import RunConfig
-
-    low, high = arguments.epsilons
-    common: dict[str, Any] = {
-        "data": "digits",
-        "records": arguments.records,
-        "clients": arguments.clients,
-        "seed": arguments.seed,
-        "jobs": arguments.jobs,
-    }
-    exact, private = {**common, "landmarks": 100}, {**common, "trust": "aggregate", "release": "none"}
-    settings: dict[str, dict[str, Any]] = {
-        "exact": {**exact, "mechanism": "none"},
-        "plus": {**exact, "mechanism": "heuristic", "beta": 1.0},
-        "private-low": {**private, "epsilon": low},
-        "private-high": {**private, "epsilon": high, "density": True, "classes": tuple(range(10))},
-        "noisy": {**exact, "epsilon": high, "release": "noisy"},
-    }
-    return {key: RunConfig.from_mapping(each) for key, each in settings.items()}
-
-
 def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
-    """Make all runs in `folder`, attack them, and return what the page says."""
+    """Make all runs in `folder`, attack them, and return what the page shows."""
     from tqdm import tqdm
 
-    from dpfedvis.data import load
-    from dpfedvis.evaluation.theory.study import Settings, Study
-    from dpfedvis.experiments.demo_page import Story
+    from dpfedvis.experiments.demo import PRIVATE, Story, bounds_study, central
     from dpfedvis.reporting.run_facts import RunFacts
     from dpfedvis.reporting.run_report import show
     from dpfedvis.runs.execute import execute
 
     common = next(iter(configs.values()))
-    sample = min(300, len(common.dataset().X))
-    settings = Settings(landmarks=(max(sample // 30, 2), max(sample // 6, 4)), sigmas=(0.0, 0.1), seed=common.seed)
-    study = Study(load(common.data, records=sample), settings)
-    targets = (*ATTACKED, "private-high")
-    with tqdm(total=2 + len(configs) + len(targets), unit="part", disable=not sys.stderr.isatty()) as bar:
+    study = bounds_study(common)
+    with tqdm(total=2 + len(configs) + len(ATTACKED), unit="part", disable=not sys.stderr.isatty()) as bar:
 
         def step(name: str, make: Callable[..., Made], *given: Any) -> Made:
             bar.set_description(name)
@@ -133,36 +104,20 @@ def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
             bar.update()
             return made
 
-        central, scores = step("central t-SNE", centrally, common)
+        collected, scores = step("central t-SNE", central, common)
         for key, config in configs.items():
             step(key, partial(execute, show=show), config, folder / key)
-        attacks = [step(f"attack on {key}", attacked, folder, key, common.seed) for key in targets]
+        attacks = [step(f"attack on {key}", attacked, folder, key, common.seed) for key in ATTACKED]
         cases = step("bounds", study.run)
     facts = {key: RunFacts.read(folder / key) for key in configs}
-    return Story(central, scores, facts, ("private-low", "private-high"), attacks, study, cases, command)
-
-
-def centrally(config: RunConfig) -> tuple[Cloud, dict[str, float]]:
-    """t-SNE of the collected records, in the order of the clients, and its scores."""
-    import numpy as np
-
-    from dpfedvis.evaluation.metrics import Evaluated
-    from dpfedvis.evaluation.scores import score
-    from dpfedvis.experiments.sweeps.baselines import central_map
-    from dpfedvis.reporting.run_facts import Cloud, Grouping
-
-    fed = config.federated()
-    places, (_, y) = central_map(config, fed), fed.pooled()
-    groups = {} if y is None else {"class": Grouping.of(y)}
-    groups["client"] = Grouping.of(np.repeat([client.name for client in fed.clients], fed.records))
-    return Cloud(places, "record", groups), score(Evaluated(fed, places, seed=config.seed))
+    return Story(collected, scores, facts, PRIVATE, attacks, study, cases, command)
 
 
 def attacked(folder: Path, key: str, seed: int) -> Attacked:
-    """Attack the rows of a run; its pictures show records, and lie beside the runs."""
+    """Attack the rows of a run. The pictures show records, so they are beside the run, not in it."""
     from attacks.shared.registry import NothingToAttack, kind
     from dpfedvis.cli.attack import truth_of, write
-    from dpfedvis.experiments.demo_page import Attacked
+    from dpfedvis.experiments.demo import Attacked
     from dpfedvis.federation import Streams
     from dpfedvis.runs.upload_reader import Recording
 

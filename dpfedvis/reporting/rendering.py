@@ -77,7 +77,7 @@ def _environment(form: Form) -> Environment:
         "one_line": _one_line,
         "cell": _markdown_cell,
     }
-    made.tests["numeric"] = _is_numeric
+    made.tests |= {"numeric": _is_numeric, "infinite": math.isinf}
     made.globals |= {"page": f"page.{form}", "parts": f"parts.{form}", "asset": _asset, "plotly": _plotly, "repr": repr}
     return made
 

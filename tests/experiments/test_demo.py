@@ -8,6 +8,7 @@ import math
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_the_paper_s_noise_has_its_price(demo: Path) -> None:
 
 def test_the_certificate_is_not_shown_smaller_than_it_is(demo: Path) -> None:
     bound = RunFacts.read(demo / "exact").certificate.bound
-    (shown,) = re.findall(r"can prove ‖K − K̂‖ ≤ ([0-9.]+) for", index(demo))
+    (shown,) = re.findall(r"can prove ‖K − K̂‖ ≤ ([0-9.]+)\s+for", index(demo))
     assert bound <= float(shown) < 1.001 * bound
 
 
@@ -86,8 +87,10 @@ def test_all_parts_are_there_and_links_lead_somewhere(demo: Path) -> None:
         target = link["href"] or ""
         assert target.startswith("#") or (demo / target).is_file(), target
     maps = {f"map-{key}" for key in ("central", *RUNS)}
-    assert set(figures(text)) == maps | {"public", "spent"}
+    assert set(figures(text)) == maps | {"public"}
     assert "certificate" in text
+    drawn = (demo / "private-high" / "figures" / "budget.svg").read_bytes()
+    assert base64.b64encode(drawn).decode() in text
     assert (demo / "private-high" / "statement.md").read_text().splitlines()[2].strip("*") in text
 
 
@@ -110,10 +113,10 @@ def test_it_refuses_what_is_taken_and_leaves_nothing_when_interrupted(
 
     real = runs.execute
 
-    def interrupted(config: RunConfig, folder: Path) -> runs.Run:
+    def interrupted(config: RunConfig, folder: Path, **further: Any) -> runs.Run:
         if folder.name == "plus":
             raise KeyboardInterrupt
-        return real(config, folder)
+        return real(config, folder, **further)
 
     monkeypatch.setattr(runs, "execute", interrupted)
     flags = ["--records", "120", "--clients", "2", "--epsilons", "2,4"]

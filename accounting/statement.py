@@ -131,7 +131,7 @@ class Statement:
             "unit": self.unit,
             "releases": [vars(line) for line in self.lines],
             "accountants": {
-                name: {"epsilon": _number(each.epsilon), "is_bound": each.is_bound, "reason": each.reason}
+                name: {"epsilon": _number(each.epsilon), "is_bound": each.is_bound, "note": _note(each)}
                 for name, each in self.accountants.items()
             },
             "curve": [[delta, _number(epsilon)] for delta, epsilon in self.curve],
@@ -316,6 +316,11 @@ def _render(values: Mapping[str, Any]) -> str:
 def _span(values: Sequence[float] | None) -> str:
     low, high = ("-", "-") if values is None else (f"{value:.4g}" for value in values)
     return low if low == high else f"{low} to {high}"
+
+
+def _note(reading: Reading) -> str:
+    """Return why an accountant has no ε, or that what it has is no bound."""
+    return reading.reason or ("" if reading.is_bound else "approximation, not a bound")
 
 
 def _number(value: float | None) -> float | str | None:

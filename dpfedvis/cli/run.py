@@ -22,7 +22,7 @@ examples:
 The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
 statement.md and .json, uploads/ (what passed the door) and provenance.json; with --density also density.npz and
 density.png. With release none the map is that of the published anchors. No record gets into the folder. report.html
-is a page about all of it, and figures/ has its figures as PNG and SVG. A run with seeded noise is a simulation, and
+is a page about all of it, and figures/ has its figures as SVG. A run with seeded noise is a simulation, and
 leaves scores and the place and label of every record in simulation/, which nobody would see in a real federation;
 --no-evaluate leaves that out, and so does real noise.
 

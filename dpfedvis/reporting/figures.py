@@ -5,11 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from dpfedvis.reporting.palette import looks
-from dpfedvis.reporting.run_facts import Cloud, Grouping
-
 
 def save_png(figure: Any, path: Path) -> None:
     """Write a figure so that the file is there whole or not at all."""
@@ -28,38 +23,6 @@ def save(figure: Any, path: Path) -> None:
     with rc_context({"svg.hashsalt": path.name}):
         figure.savefig(temporary, format="svg", dpi=200, metadata={"Date": None, "Creator": None})
     temporary.replace(path.with_name(path.name + ".svg"))
-
-
-def draw_map(cloud: Cloud, title: str, path: Path) -> None:
-    """Draw the points of a map in the colours of the first of its groupings.
-
-    Parameters
-    ----------
-    cloud : Cloud
-    title : str
-    path : Path
-    """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 6), layout="constrained")
-    axes = figure.add_subplot()
-    places = cloud.places
-    legend, grouping = next(
-        iter(cloud.groupings.items()), ("", Grouping(("anchors",), np.zeros(len(places), np.int64)))
-    )
-    names, codes = grouping.names, grouping.codes
-    size = max(0.5, min(12.0, 2e4 / len(places)))
-    for code, (name, look) in enumerate(zip(names, looks(len(names)), strict=True)):
-        own = places[codes == code]
-        axes.scatter(own[:, 0], own[:, 1], s=size, c=look.light, marker=look.marker, linewidths=0)
-        if len(names) <= 20:
-            axes.scatter([], [], s=20, c=look.light, marker=look.marker, linewidths=0, label=plain(name))
-    if 1 < len(names) <= 20:
-        axes.legend(title=legend, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    axes.set_title(title)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    save_png(figure, path)
 
 
 def plain(text: str) -> str:

@@ -7,7 +7,7 @@ comes from outside is escaped, for plotly reads tags in it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -93,83 +93,6 @@ def spent(steps: Sequence[Step], budget: float | None) -> Spec | None:
         layout["shapes"] = [level(budget)]
         layout["annotations"] = [note(f"budget ε = {shown(budget)}", budget)]
     return {"kind": "plot", "data": data, "layout": layout}
-
-
-def accountants(readings: Mapping[str, Mapping[str, Any]]) -> Spec | None:
-    """ε by accountant; None if none of them has a finite one."""
-    found = {name: float(each["epsilon"]) for name, each in readings.items() if each["epsilon"] not in (None, "inf")}
-    found = dict(sorted(found.items(), key=lambda item: -item[1]))
-    if not found:
-        return None
-    bounds = [bool(readings[name]["is_bound"]) for name in found]
-    bars = {
-        "type": "bar",
-        "orientation": "h",
-        "x": list(found.values()),
-        "y": [name if bound else f"{name} *" for name, bound in zip(found, bounds, strict=True)],
-        "text": [rounded_up(each) for each in found.values()],
-        "textposition": "outside",
-        "cliponaxis": False,
-        "marker": {
-            "color": ["@accent" if bound else "@soft" for bound in bounds],
-            "pattern": {"shape": ["" if bound else "/" for bound in bounds]},
-        },
-        "hovertemplate": "%{y}: ε = %{text}<extra></extra>",
-    }
-    wide = max(found.values()) > 30 * min(found.values()) > 0
-    axis = {"title": {"text": "ε in scope" + (", log scale" if wide else "")}, "type": "log" if wide else "linear"}
-    return {"kind": "plot", "data": [bars], "layout": {"xaxis": axis, "yaxis": {"automargin": True}}}
-
-
-def privacy(curve: Sequence[tuple[float, float]], at: tuple[float, float]) -> Spec | None:
-    """δ(ε), with the run's own point; None if nothing bounds it."""
-    kept = [(epsilon, delta) for epsilon, delta in curve if math.isfinite(epsilon)]
-    if not kept:
-        return None
-    line = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [epsilon for epsilon, _ in kept],
-        "y": [delta for _, delta in kept],
-        "line": {"color": "@accent", "width": 2},
-        "name": "δ(ε)",
-        "text": [rounded_up(epsilon) for epsilon, _ in kept],
-        "hovertemplate": "ε = %{text}, δ = %{y:.1e}<extra></extra>",
-    }
-    own = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [at[0]],
-        "y": [at[1]],
-        "marker": {"size": 10, "color": "@warn", "symbol": "diamond"},
-        "name": "this run",
-        "text": [rounded_up(at[0])],
-        "hovertemplate": "this run: ε = %{text}, δ = %{y:.1e}<extra></extra>",
-    }
-    layout = {
-        "xaxis": {"title": {"text": "ε"}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": "δ"}, "type": "log", "exponentformat": "power", "dtick": 2},
-        "showlegend": True,
-    }
-    return {"kind": "plot", "data": [line, own], "layout": layout}
-
-
-def rounds(trace: Array, column: int, name: str, *, log: bool) -> Spec:
-    """One column of the trace against the rounds."""
-    line = {
-        "type": "scatter",
-        "mode": "lines+markers" if len(trace) < 80 else "lines",
-        "x": trace[:, 0].tolist(),
-        "y": [each if math.isfinite(each) else None for each in trace[:, column].tolist()],
-        "line": {"color": "@accent", "width": 2},
-        "marker": {"size": 5},
-        "hovertemplate": "round %{x}: %{y:.4g}<extra></extra>",
-    }
-    layout = {
-        "xaxis": {"title": {"text": "round"}, **({"dtick": 1} if len(trace) < 12 else {})},
-        "yaxis": {"title": {"text": name}, "type": "log" if log else "linear", "exponentformat": "power"},
-    }
-    return {"kind": "plot", "data": [line], "layout": layout}
 
 
 def _line(

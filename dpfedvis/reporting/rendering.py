@@ -10,6 +10,7 @@ import base64
 import json
 import math
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
@@ -50,6 +51,12 @@ def shown(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits}g}".replace("-", "−")
 
 
+def span(values: Sequence[float] | None) -> str:
+    """Return the smallest and the largest of some values; one number where both look the same."""
+    low, high = (shown(None),) * 2 if values is None else map(shown, values)
+    return low if low == high else f"{low} to {high}"
+
+
 def script_json(value: Any) -> str:
     """Return JSON that cannot end the script element that it stands in."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -70,6 +77,7 @@ def _environment(form: Form) -> Environment:
     )
     made.filters |= {
         "shown": shown,
+        "span": span,
         "rounded_up": rounded_up,
         "rounded_down": rounded_down,
         "json": script_json,

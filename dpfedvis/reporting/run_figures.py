@@ -1,82 +1,74 @@
-"""The figures of a run for papers, PNG and SVG, on white ground. The same run always gives the same files."""
+"""The figures of a run, on white ground. Each is drawn once: the page embeds the files of ``figures/``."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
-from dpfedvis.reporting.figures import plain, save
-from dpfedvis.reporting.html_parts import shown
+from accounting.rounding import rounded_up
+from dpfedvis.reporting.drawing import svg
+from dpfedvis.reporting.figures import plain
 from dpfedvis.reporting.palette import looks
-from dpfedvis.reporting.run_facts import Cloud, Grouping, RunFacts, number
-from dpfedvis.runs.results import SIMULATION
+from dpfedvis.reporting.run_facts import Cloud, RunFacts, number
 
-FIGURES = "figures"
 _ACCENT, _SOFT, _WARN = "#0072B2", "#8a949d", "#D55E00"
 RASTERISED = 3000  # points from which on an SVG holds them as a picture
+NAMED = 20  # groups up to which a legend names them, and releases up to which the axis does
 
 
-def write_figures(facts: RunFacts) -> None:
-    """Draw all figures into ``figures/``, and those past the door into ``simulation/figures/``."""
-    folder = facts.folder / FIGURES
-    folder.mkdir(exist_ok=True)
-    _map(facts.cloud, facts.title, folder / "map")
-    _spent(facts, folder / "budget")
-    _accountants(facts, folder / "accountants")
-    _curve(facts, folder / "delta")
-    _convergence(facts, folder / "convergence")
-    if facts.simulation is not None:
-        private = facts.folder / SIMULATION / FIGURES
-        private.mkdir(exist_ok=True)
-        for name, grouping in facts.simulation.cloud.groupings.items():
-            cloud = Cloud(facts.simulation.cloud.places, "record", {name: grouping})
-            _map(cloud, f"{facts.title}: simulation, by {name}", private / f"by-{name}")
+def drawings(facts: RunFacts) -> dict[str, str | None]:
+    """Return the figures of numbers as SVG, by name; None where there is nothing finite to draw."""
+    drawn = {
+        "budget": _budget(facts),
+        "accountants": _accountants(facts),
+        "delta": _delta(facts),
+        "convergence": _convergence(facts),
+    }
+    return {name: None if figure is None else svg(figure) for name, figure in drawn.items()}
 
 
-def _canvas(width: float = 5.2, height: float = 3.4) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
-
-
-def _map(cloud: Cloud, title: str, path: Path) -> None:
-    figure, axes = _canvas(6.4, 5.6)
+def draw_map(cloud: Cloud, title: str) -> Any:
+    """Return a figure of a map, in the colours of the first of its groupings."""
+    figure, (axes,) = _canvas(7.0, 6.0)
     many = len(cloud.places) > RASTERISED
     size = max(0.5, min(14.0, 2e4 / len(cloud.places)))
-    name, grouping = next(iter(cloud.groupings.items()), (f"{cloud.noun}s", None))
+    name, grouping = next(iter(cloud.groupings.items()), ("", None))
     if grouping is None:
         axes.scatter(*cloud.places.T, s=size, c=_ACCENT, linewidths=0, rasterized=many)
     else:
-        _groups(axes, cloud, grouping, name, size, many)
-    axes.set(title=title, xticks=[], yticks=[], aspect="equal")
+        groups = zip(grouping.names, looks(len(grouping.names)), strict=True)
+        for code, (group, look) in enumerate(groups):
+            style = {"c": look.light, "marker": look.marker, "linewidths": 0}
+            axes.scatter(*cloud.places[grouping.codes == code].T, s=size, rasterized=many, **style)
+            axes.scatter([], [], s=24, label=plain(group), **style)
+        if 1 < len(grouping.names) <= NAMED:
+            axes.legend(title=name, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+    axes.set(title=plain(title), xticks=[], yticks=[], aspect="equal")
     axes.spines[:].set_visible(False)
-    save(figure, path)
+    return figure
 
 
-def _groups(axes: Any, cloud: Cloud, grouping: Grouping, name: str, size: float, many: bool) -> None:
-    for code, (group, look) in enumerate(zip(grouping.names, looks(len(grouping.names)), strict=True)):
-        own = cloud.places[grouping.codes == code]
-        axes.scatter(*own.T, s=size, c=look.light, marker=look.marker, linewidths=0, rasterized=many)
-        if len(grouping.names) <= 20:
-            axes.scatter([], [], s=24, c=look.light, marker=look.marker, linewidths=0, label=plain(group))
-    if len(grouping.names) <= 20:
-        axes.legend(title=name, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+def _canvas(width: float = 5.2, height: float = 3.4, rows: int = 1) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height * rows), layout="constrained")
+    axes = figure.subplots(rows, sharex=True, squeeze=False)[:, 0]
+    for each in axes:
+        each.spines[["top", "right"]].set_visible(False)
+    return figure, axes
 
 
-def _spent(facts: RunFacts, path: Path) -> None:
+def _budget(facts: RunFacts) -> Any | None:
+    """ε after each release; infinity is drawn at the top and marked as what it is."""
     finite = [each.in_scope for each in facts.steps if math.isfinite(each.in_scope)]
     if not finite:
-        return
-    figure, axes = _canvas()
+        return None
+    figure, (axes,) = _canvas(7.0)
     budget = facts.statement["budget"]
     ceiling = 1.25 * max(*finite, budget["epsilon"] if budget else 0.0) or 1.0
     x = [each.number for each in facts.steps]
-    lines = {"in scope": ([each.in_scope for each in facts.steps], _ACCENT, "o")}
-    if facts.in_scope != facts.epsilon:
+    lines = {"in the budget's scope": ([each.in_scope for each in facts.steps], _ACCENT, "o")}
+    if any(each.end_to_end != each.in_scope for each in facts.steps):
         lines["end to end"] = ([each.end_to_end for each in facts.steps], _WARN, "x")
     for name, (values, colour, marker) in lines.items():
         drawn = [min(value, ceiling) for value in values]
@@ -85,19 +77,21 @@ def _spent(facts: RunFacts, path: Path) -> None:
             if math.isinf(value):
                 axes.annotate("∞", (place, ceiling), ha="center", va="bottom", color=colour)
     if budget:
-        axes.axhline(budget["epsilon"], color=_SOFT, ls="--", lw=1, label="budget")
+        axes.axhline(budget["epsilon"], color=_SOFT, ls="--", lw=1, label=f"budget, ε = {budget['epsilon']:g}")
     axes.set(xlabel="releases, in the order of the ledger", ylabel="ε so far", ylim=(0, 1.12 * ceiling))
-    axes.legend(frameon=False)
-    save(figure, path)
+    if len(x) <= NAMED:
+        axes.set_xticks(x, [plain(each.label) for each in facts.steps], rotation=35, ha="right", fontsize=8)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
 
 
-def _accountants(facts: RunFacts, path: Path) -> None:
+def _accountants(facts: RunFacts) -> Any | None:
     readings = facts.statement["accountants"]
     found = {name: number(each["epsilon"]) for name, each in readings.items()}
     found = {name: value for name, value in found.items() if math.isfinite(value)}
     if not found:
-        return
-    figure, axes = _canvas()
+        return None
+    figure, (axes,) = _canvas()
     names = sorted(found, key=lambda name: -found[name])
     bounds = [readings[name]["is_bound"] for name in names]
     axes.barh(
@@ -109,37 +103,38 @@ def _accountants(facts: RunFacts, path: Path) -> None:
     if max(found.values()) > 30 * min(found.values()) > 0:
         axes.set_xscale("log")
     for place, name in enumerate(names):
-        axes.annotate(f" {shown(found[name])}", (found[name], place), va="center", fontsize=8)
-    axes.set(xlabel=f"ε in scope at δ = {facts.delta:g}" + ("" if all(bounds) else "    * approximation, not a bound"))
+        axes.annotate(f" {rounded_up(found[name])}", (found[name], place), va="center", fontsize=8)
+    note = "" if all(bounds) else f"    * {readings[names[bounds.index(False)]]['note']}"
+    axes.set(xlabel=f"ε in scope at δ = {facts.delta:g}{note}")
     axes.margins(x=0.15)
-    save(figure, path)
+    return figure
 
 
-def _curve(facts: RunFacts, path: Path) -> None:
+def _delta(facts: RunFacts) -> Any | None:
     kept = [(epsilon, delta) for epsilon, delta in facts.curve if math.isfinite(epsilon)]
     if not kept:
-        return
-    figure, axes = _canvas()
+        return None
+    figure, (axes,) = _canvas()
     axes.semilogy(*zip(*kept, strict=True), color=_ACCENT, lw=1.6)
     axes.semilogy([facts.in_scope], [facts.delta], "D", color=_WARN, ms=6, label="this run")
     axes.set(xlabel="ε, in scope", ylabel="δ")
     axes.set_xlim(left=0)
     axes.legend(frameon=False)
-    save(figure, path)
+    return figure
 
 
-def _convergence(facts: RunFacts, path: Path) -> None:
+def _convergence(facts: RunFacts) -> Any | None:
     trace = facts.trace
     if len(trace) < 2:
-        return
-    figure, axes = _canvas()
-    draw = axes.semilogy if (trace[:, 1] > 0).all() else axes.plot
-    draw(trace[:, 0], trace[:, 1], color=_ACCENT, marker="o", ms=2.5, lw=1.2, label="step, Frobenius")
-    axes.set(xlabel="round", ylabel="step, Frobenius")
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    if not math.isnan(trace[-1, 2]):
-        other = axes.twinx()
-        other.plot(trace[:, 0], trace[:, 2], color=_WARN, ls="--", lw=1.2)
-        other.set_ylabel("change of the objective, estimate", color=_WARN)
-        axes.yaxis.label.set_color(_ACCENT)
-    save(figure, path)
+        return None
+    figure, axes = _canvas(7.0, 2.6, rows=1 if math.isnan(trace[-1, 2]) else 2)
+    marker = "o" if len(trace) < 80 else None
+    draw = axes[0].semilogy if (trace[:, 1] > 0).all() else axes[0].plot
+    draw(trace[:, 0], trace[:, 1], color=_ACCENT, marker=marker, ms=2.5, lw=1.2)
+    axes[0].set_ylabel("step, Frobenius")
+    if len(axes) > 1:
+        axes[1].plot(trace[:, 0], trace[:, 2], color=_WARN, marker=marker, ms=2.5, lw=1.2)
+        axes[1].set_ylabel("F(Y) − F(start), estimate")
+    axes[-1].set_xlabel("round")
+    axes[-1].xaxis.get_major_locator().set_params(integer=True)
+    return figure

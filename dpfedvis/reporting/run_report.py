@@ -2,27 +2,35 @@
 
     map.png  density.png  figures/  report.html
 
-All of it is made from the run's folder, so that ``dpfedvis report`` can make it again. Only private views need the
-records, and are drawn while the run has them.
+All of it is made from the run's folder, so ``dpfedvis report`` can make it again. Only private views need the records,
+and are drawn while the run has them.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from accounting.rounding import rounded_up
 from dpfedvis.estimators.maps import FederatedMap
+from dpfedvis.evaluation.metrics import METRICS
 from dpfedvis.federation.private_map import Density
 from dpfedvis.numerics.files import write_text
+from dpfedvis.reporting import page_figures
 from dpfedvis.reporting.density_figures import draw_density, draw_private_view
-from dpfedvis.reporting.figures import draw_map
-from dpfedvis.reporting.page import REPORT, report
-from dpfedvis.reporting.run_facts import RunFacts
-from dpfedvis.reporting.run_figures import write_figures
+from dpfedvis.reporting.drawing import svg
+from dpfedvis.reporting.figures import save_png
+from dpfedvis.reporting.rendering import render_html, shown
+from dpfedvis.reporting.run_facts import Cloud, RunFacts, number
+from dpfedvis.reporting.run_figures import draw_map, drawings
 from dpfedvis.runs.execute import Run
-from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.results import SIMULATION
 
-MAP, DENSITY_PICTURE = "map.png", "density.png"
+REPORT, MAP, DENSITY_PICTURE, FIGURES = "report.html", "map.png", "density.png", "figures"
+_ORIGIN = ("started", "commit", "seed", "python", "machine")
 
 
 def show(run: Run) -> None:
@@ -35,31 +43,81 @@ def show(run: Run) -> None:
 def write_report(folder: str | Path) -> Path:
     """Write pictures, figures and report.html from what is in the folder of a run; return the page's path."""
     facts = RunFacts.read(folder)
-    config = facts.config
-    name = Path(config.data).name
-    title = f"{config.map} of {name}, {config.mechanism}, release {config.release}"
-    draw_map(facts.cloud, title, facts.folder / MAP)
+    config, name = facts.config, Path(facts.config.data).name
     if facts.density is not None:
         draw_density(
             facts.cloud.places,
             facts.density,
             facts.folder / DENSITY_PICTURE,
             title=f"{config.map} of {name}: density on the landmarks' map",
-            caption=caption(config, facts.density),
+            caption=caption(facts.statement, facts.density),
         )
-    write_figures(facts)
+    drawn = drawings(facts)
+    picture = draw_map(facts.cloud, f"{config.map} of {name}, {config.mechanism}, release {config.release}")
+    save_png(picture, facts.folder / MAP)
+    _write_figures(facts.folder, {**drawn, "map": svg(picture)})
+    if facts.simulation is not None:
+        places, groupings = facts.simulation.cloud.places, facts.simulation.cloud.groupings
+        private = {
+            f"by-{key}": svg(draw_map(Cloud(places, "record", {key: each}), f"{facts.title}: simulation, by {key}"))
+            for key, each in groupings.items()
+        }
+        _write_figures(facts.folder / SIMULATION, private)
     path = facts.folder / REPORT
-    write_text(path, report(facts))
+    write_text(path, report(facts, drawn))
     return path
+
+
+def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
+    """Return the page, by the template report.html.
+
+    Parameters
+    ----------
+    facts : RunFacts
+    drawn : mapping of str to str
+        Figures as SVG; see `dpfedvis.reporting.run_figures.drawings`.
+    """
+    config, statement, origin = facts.config, facts.statement, facts.provenance
+    if facts.density is not None:
+        figures = {"map": page_figures.density(facts.density, facts.cloud.places)}
+    else:
+        figures = {"map": page_figures.points(facts.cloud)}
+    if facts.simulation is not None:
+        figures["places"] = page_figures.points(facts.simulation.cloud)
+    made = {"tsne": "a t-SNE map", "umap": "a UMAP map", "clusters": f"{config.clusters} clusters"}
+    scores = {} if facts.simulation is None else facts.simulation.scores
+    return render_html(
+        "report.html",
+        run=facts,
+        figures=figures,
+        drawings=drawn,
+        made=made.get(config.map, f"a map ({config.map})"),
+        noise=config.noise if statement["trusts"] or statement["facts"].get("mechanism") != "none" else "none",
+        unprotected=next((each.label for each in facts.steps if math.isinf(each.end_to_end)), "the first release"),
+        steps=[
+            [each.label, each.stage, rounded_up(each.in_scope), rounded_up(each.end_to_end)] for each in facts.steps
+        ],
+        accountants=[
+            [name, rounded_up(number(each["epsilon"])), each["note"]] for name, each in statement["accountants"].items()
+        ],
+        curve=[[shown(delta, 2), rounded_up(number(epsilon))] for delta, epsilon in statement["curve"]],
+        rounds=[[str(int(row[0])), float(row[1]), float(row[2])] for row in facts.trace],
+        has_change=len(facts.trace) > 0 and not math.isnan(facts.trace[-1, 2]),
+        scores=[[METRICS[key].title if key in METRICS else key, float(value)] for key, value in scores.items()],
+        origin=[
+            *([name, str(origin.get(name) or "–")] for name in _ORIGIN),
+            *([name, str(found)] for name, found in origin.get("packages", {}).items()),
+        ],
+    )
 
 
 def write_views(folder: Path, run: Run) -> None:
     """Draw each client's private view. In a real federation each client draws its own, and nobody has them all."""
     estimator = run.estimator
-    text, views = caption(run.config, estimator.density_), estimator.views()
-    for number, client in enumerate(run.fed.clients):
+    text, views = caption(run.statement.to_dict(), estimator.density_), estimator.views()
+    for place, client in enumerate(run.fed.clients):
         # A name may come from a file, and be no name for one.
-        path = folder / f"{number}-{re.sub(r'[^A-Za-z0-9._-]', '_', client.name)}.png"
+        path = folder / f"{place}-{re.sub(r'[^A-Za-z0-9._-]', '_', client.name)}.png"
         title = f"private view of {client.name}: for this client alone"
         places = views[client.name]
         draw_private_view(
@@ -67,9 +125,17 @@ def write_views(folder: Path, run: Run) -> None:
         )
 
 
-def caption(config: RunConfig, density: Density | None) -> str:
-    """Say what the public part of a picture costs, and whom that trusts."""
-    lines = [f"ε = {config.epsilon:g}, δ = {config.delta:g} for one {config.unit}, trust {config.trust}"]
+def caption(statement: Mapping[str, Any], density: Density | None) -> str:
+    """Say under a picture what its public part costs, and against whom that ε holds."""
+    lines = [statement["headline"], statement["words"]["adversary"] or ""]
     if density is not None:
         lines.append(f"noise in a cell, before smoothing: {100 * density.noise:.2g} % of all records; lines: contours")
     return "\n".join([*lines, "grey dots: anchors, which stand for the landmarks"])
+
+
+def _write_figures(folder: Path, drawn: Mapping[str, str | None]) -> None:
+    """Write the figures that exist into ``figures/`` of a folder."""
+    (folder / FIGURES).mkdir(exist_ok=True)
+    for name, text in drawn.items():
+        if text is not None:
+            write_text(folder / FIGURES / f"{name}.svg", text)

@@ -24,7 +24,7 @@ if sys.dont_write_bytecode:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Fixtures that several folders share.
-pytest_plugins = ["tests.crash_fixtures", "tests.data_fixtures", "tests.run_fixtures"]
+pytest_plugins = ["tests.fixtures"]
 
 # Derandomised, so that two runs of one commit agree; `thorough` is the long run.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

@@ -18,15 +18,16 @@ from attacks.exposure.landmarks import attribute_errors, nearest
 from attacks.exposure.report import most_exposed, owner_views
 from attacks.shared.registry import NothingToAttack, Truth, kind
 from dpfedvis.cli.attack import truth_of
-from dpfedvis.data import FederatedData, load
+from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.federation.feddl import FedDL
 from dpfedvis.numerics.kernels import InvalidPoints
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
+from tests import makers
 
-DIGITS = load("digits").X[np.random.default_rng(0).permutation(1797)]
+DIGITS = makers.DIGITS[np.random.default_rng(0).permutation(1797)]
 RECORDS, FRESH = DIGITS[:800], DIGITS[800:1600]
 RNG = np.random.default_rng
 

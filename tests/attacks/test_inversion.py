@@ -21,7 +21,7 @@ from attacks.inversion.solver import Prior, meet
 from attacks.shared.gradients import NothingToSee, SeenGradient, predict, pull_back, push_forward, weights
 from attacks.shared.registry import NothingToAttack, Truth, kind
 from dpfedvis.cli.attack import truth_of
-from dpfedvis.data import FederatedData, load
+from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import HeuristicNoise
@@ -30,9 +30,10 @@ from dpfedvis.numerics.mmd import data_gradient, gradient
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
+from tests import makers
 from tests.attacks.strong_games import see
 
-DIGITS = load("digits").X[np.random.default_rng(0).permutation(1797)]
+DIGITS = makers.DIGITS[np.random.default_rng(0).permutation(1797)]
 FRESH = DIGITS[1000:].astype(np.float64)
 PRIOR = Prior.of(FRESH)
 GAMMA = 0.1

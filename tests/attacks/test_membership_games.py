@@ -19,17 +19,18 @@ from attacks.shared.gradients import as_learned, contribution_of, gradients_of
 from attacks.shared.registry import NothingToAttack, Truth, kind
 from attacks.shared.statistics import Limit, auc
 from dpfedvis.cli.attack import truth_of
-from dpfedvis.data import FederatedData, load
+from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
+from tests import makers
 from tests.attacks.conftest import GAMMA, PLAIN
 from tests.attacks.strong_games import STRONG, Neighbours, play, see
 
-DIGITS = load("digits").X[np.random.default_rng(0).permutation(1797)].astype(np.float64)
+DIGITS = makers.DIGITS[np.random.default_rng(0).permutation(1797)].astype(np.float64)
 # One false alarm in a thousand; every seed below is fixed, so that a test that passes goes on passing.
 LEVEL = 1e-3
 
@@ -168,17 +169,18 @@ CONFIG = RunConfig(
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return Path(tmp_path_factory.mktemp("membership"))
+def budgeted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run under a budget for its landmarks."""
+    changes = {"mechanism": "gradient", "epsilon": 1.0, "scope": "landmarks", "map": "clusters"}
+    return execute(replace(CONFIG, **changes), tmp_path_factory.mktemp("membership") / "budget").folder
 
 
-def attacked(folder: Path, name: str, **changes):
-    execute(replace(CONFIG, **changes), folder / name)
-    return kind("membership")(Recording.read(folder / name), truth_of(folder / name), np.random.default_rng(0))
+def attacked(folder: Path):
+    return kind("membership")(Recording.read(folder), truth_of(folder), np.random.default_rng(0))
 
 
-def test_a_recorded_run_without_noise_gives_its_members_away(folder: Path):
-    report = attacked(folder, "none")
+def test_a_recorded_run_without_noise_gives_its_members_away(tmp_path: Path):
+    report = attacked(execute(CONFIG, tmp_path / "run").folder)
     names = [each.game.name for each in report.games]
     control = "the landmarks before the first round (control)"
     expected = [
@@ -199,12 +201,12 @@ def test_a_recorded_run_without_noise_gives_its_members_away(folder: Path):
     assert report.markdown().count("## From") == 5
     assert "later in the file" in values["caution"]
     assert values["caution"] in report.markdown()
-    report.figure(folder / "membership.png")
-    assert (folder / "membership.png").stat().st_size > 1000
+    report.figure(tmp_path / "membership.png")
+    assert (tmp_path / "membership.png").stat().st_size > 1000
 
 
-def test_a_recorded_run_under_a_budget_does_not(folder: Path):
-    report = attacked(folder, "budget", mechanism="gradient", epsilon=1.0, scope="landmarks", map="clusters")
+def test_a_recorded_run_under_a_budget_does_not(budgeted: Path):
+    report = attacked(budgeted)
     listed, unlisted, landmarks, _ = report.games
     assert report.missing == ("Not played: the run published no map of records.",)
     for each in (listed, unlisted, landmarks):
@@ -212,9 +214,10 @@ def test_a_recorded_run_under_a_budget_does_not(folder: Path):
         assert each.auc.low < each.limit.auc()
 
 
-def test_a_game_with_nothing_to_see_does_not_cost_the_others(folder: Path):
+def test_a_game_with_nothing_to_see_does_not_cost_the_others(tmp_path: Path):
     """Noise of this size carries records away from all landmarks, so that every gradient is exactly 0."""
-    report = attacked(folder, "input", mechanism="input", epsilon=0.1, gamma=50.0, map="clusters", sample="random")
+    changes = {"mechanism": "input", "epsilon": 0.1, "gamma": 50.0, "map": "clusters", "sample": "random"}
+    report = attacked(execute(replace(CONFIG, **changes), tmp_path / "run").folder)
     assert [each.game.name for each in report.games] == [
         "the landmarks alone",
         "the landmarks before the first round (control)",
@@ -243,7 +246,7 @@ def test_of_a_private_map_candidates_are_seen_in_its_subspace(record_private_map
     assert as_learned(replace(recording, published={}), truth.pooled) is truth.pooled
 
 
-def test_without_fresh_records_there_is_no_game(folder: Path):
-    recording, truth = Recording.read(folder / "budget"), truth_of(folder / "budget")
+def test_without_fresh_records_there_is_no_game(budgeted: Path):
+    recording, truth = Recording.read(budgeted), truth_of(budgeted)
     with pytest.raises(NothingToAttack, match="took no part"):
         kind("membership")(recording, replace(truth, fresh=None), np.random.default_rng(0))

@@ -20,12 +20,11 @@ from attacks import reconstruct_from_coordinates, reconstruct_from_distances, re
 from attacks.reconstruction.rows import BadRows, squared_distances_of
 from attacks.reconstruction.scores import largest_pair_accuracy, recognised, relative_error
 from dpfedvis import FederatedData, FedTSNE
-from dpfedvis.data import load
 from dpfedvis.mechanisms.rows import DistanceRows, GramRows, KernelRows
 from dpfedvis.numerics.distances import gram_frame
 from dpfedvis.numerics.kernels import Kernel
+from tests.makers import DIGITS
 
-DIGITS = load("digits").X
 RNG = np.random.default_rng(1)
 
 

@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from dpfedvis.data import FederatedData, InvalidData
 from dpfedvis.data.checks import row_norms
-from tests.data_fixtures import as_dataset
+from tests.makers import as_dataset
 
 # --- missing values ---
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpfedvis.data import FederatedData, InvalidData, LabelsNeeded, PartitionError, TooManyClients, load
-from tests.data_fixtures import as_dataset
+from tests.makers import as_dataset
 
 # --- split ---
 

@@ -11,7 +11,6 @@ from scipy.linalg import subspace_angles
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.cluster import SpectralClustering
-from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 from accounting import Budget, GaussianRelease, InvalidParameter, Unprotected, UnprotectedReleaseError
@@ -25,19 +24,11 @@ from dpfedvis.numerics.distances import kernel_factor
 from dpfedvis.numerics.kernels import InvalidKernel, Kernel
 from dpfedvis.numerics.neighbors import TooManyNeighbors
 from dpfedvis.numerics.projections import clip_norms
-
-BUDGET = Budget(2.0, 1e-5)
-
-
-def blobs(sizes=(30, 40, 50), features=3, spread=0.04, seed=0):
-    rng = np.random.default_rng(seed)
-    corners = np.array([[0.2, 0.2, 0.2], [0.8, 0.2, 0.5], [0.4, 0.8, 0.7]])[:, :features]
-    X = np.concatenate([c + rng.normal(0, spread, (n, features)) for c, n in zip(corners, sizes, strict=True)])
-    return X, np.repeat(np.arange(3), sizes)
+from tests.makers import BUDGET, digits, three_blobs
 
 
 def federated(clients=4, **options):
-    X, y = blobs(**options)
+    X, y = three_blobs(**options)
     return FederatedData.split(X, y, clients=clients, seed=0, dtype=np.float64)
 
 
@@ -47,13 +38,8 @@ def clustering(**options):
     return FedSpectralClustering(**{"affinity": "kernel", **given, **options})
 
 
-def digits(records=300, classes=5, clients=3):
-    X, y = load_digits(n_class=classes, return_X_y=True)
-    return FederatedData.split(X[:records] / 16, y[:records], clients=clients)
-
-
 def factor(gamma=5.0, landmarks=15, seed=1, **options):
-    X, y = blobs(**options)
+    X, y = three_blobs(**options)
     Y = np.random.default_rng(seed).uniform(size=(landmarks, 3))
     return kernel_factor(np.exp(-gamma * cdist(X, Y) ** 2), np.exp(-gamma * cdist(Y, Y) ** 2)).left, y
 
@@ -96,7 +82,7 @@ def test_labels_agree_with_scikit_learn_on_the_dense_matrix(data):
     if data == "blobs":
         fed, clusters, gamma = federated(spread=0.12), 3, 8.0
     else:
-        fed, clusters, gamma = digits(), 5, 0.1
+        fed, clusters, gamma = digits(classes=5), 5, 0.1
     estimator = clustering(n_clusters=clusters, gamma=gamma, n_landmarks=60)
     labels = estimator.fit_predict(fed)
     dense = np.maximum(estimator.factor_.left @ estimator.factor_.left.T, 0)
@@ -108,7 +94,7 @@ def test_labels_agree_with_scikit_learn_on_the_dense_matrix(data):
 @pytest.mark.parametrize("neighbors", [10, 15])
 def test_neighbours_give_the_clusters_of_scikit_learn(neighbors):
     """More landmarks than features: the coordinates keep all distances, so the graph is that of the records."""
-    fed = digits()
+    fed = digits(classes=5)
     estimator = clustering(affinity="neighbors", n_clusters=5, n_landmarks=80, n_neighbors=neighbors).fit(fed)
     X, y = fed.pooled()
     central = SpectralClustering(5, affinity="nearest_neighbors", n_neighbors=neighbors, random_state=0).fit(X)
@@ -226,7 +212,7 @@ def test_a_record_whose_affinities_cancel_does_not_blow_up():
 
 
 def test_an_outlier_far_from_all_landmarks_leaves_the_clusters():
-    X, y = blobs()
+    X, y = three_blobs()
     fed = FederatedData([np.concatenate([X, [[50.0, 50.0, 50.0]]])], dtype=np.float64)
     labels = clustering(gamma=5.0).fit_predict(fed)
     assert adjusted_rand_score(y, labels[:-1]) > 0.95
@@ -239,7 +225,7 @@ def test_a_kernel_that_sees_nothing_is_named():
 
 
 def test_a_client_with_one_record_is_clustered():
-    X, y = blobs()
+    X, y = three_blobs()
     fed = FederatedData([X[:1], X[1:]], [y[:1], y[1:]], dtype=np.float64)
     assert adjusted_rand_score(y, clustering().fit_predict(fed)) == 1.0
 

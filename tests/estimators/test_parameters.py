@@ -13,7 +13,7 @@ from accounting import Budget, InvalidParameter
 from dpfedvis import FedTSNE, FedUMAP
 from dpfedvis.mechanisms import InputPerturbation
 from dpfedvis.numerics.distances import DpfedvisError
-from tests.estimators.small import BUDGET, SPAN, blobs, tsne, umap
+from tests.makers import BUDGET, SPAN, blobs, tsne, umap
 
 # Conventions of scikit-learn
 

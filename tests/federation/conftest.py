@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from accounting import Budget, GaussianRelease
-from dpfedvis.data import FederatedData
 from dpfedvis.federation import Upload
 from dpfedvis.federation.feddl import FedDL
+from tests.makers import federation
 
 
 def release(client="client-0", round=1, mu=0.1, what="gradient", **more):
@@ -30,8 +29,7 @@ def make_event():
 
 @pytest.fixture
 def fed():
-    rng = np.random.default_rng(5)
-    return FederatedData([rng.normal(0.3 * p, 1.0, (n, 4)) for p, n in enumerate((20, 30, 45))])
+    return federation()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation
 from dpfedvis.numerics.kernels import InvalidKernel, Kernel
 from dpfedvis.numerics.projections import Box, SpectralBall
+from tests.makers import federation
 
 SIZES, GAMMA = (12, 20, 16), 0.3
 LARGE = Budget(1e9, 1e-5)  # so little noise that it does not show
@@ -23,8 +24,7 @@ LARGE = Budget(1e9, 1e-5)  # so little noise that it does not show
 
 @pytest.fixture
 def fed():
-    rng = np.random.default_rng(5)
-    return FederatedData([rng.normal(0.4 * p, 1.0, (n, 3)) for p, n in enumerate(SIZES)], dtype=np.float64)
+    return federation(SIZES, 3, shift=0.4, dtype=np.float64)
 
 
 START = np.random.default_rng(2).normal(size=(5, 3))

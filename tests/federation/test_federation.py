@@ -17,6 +17,7 @@ from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation, Message, NoPerturbation
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Kernel
+from tests.makers import federation
 
 MANY = [("threads", 1), ("threads", 2), ("threads", 3)]
 MECHANISMS = ["none", "heuristic", "published", "gradient", "clipped", "variable", "input", "mean-embedding"]
@@ -41,8 +42,7 @@ def test_threads_do_not_change_a_bit(name, configure, fed):
 
 def test_threads_do_not_change_a_bit_of_larger_runs():
     """Blocks large enough for BLAS to use threads of its own, of which it gets two."""
-    rng = np.random.default_rng(0)
-    fed = FederatedData([rng.normal(size=(n, 60)) for n in (700, 500, 900)])
+    fed = federation((700, 500, 900), 60, shift=0, seed=0)
     config = FedDL(landmarks=80, mechanism="gradient", budget=Budget(2.0, 1e-5), rounds=3, bandwidth=0.01)
     with threadpool_limits(2, user_api="blas"):
         assert {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"} == {2}

@@ -23,14 +23,13 @@ from dpfedvis.mechanisms import (
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.mmd import gradient
 from dpfedvis.numerics.optimisers import Plain
+from tests.makers import federation
 
 BUDGET = Budget(3, 1e-5)
 
 
 def federated(records: int = 60, clients: int = 3, scale: float = 1.0, **options: object) -> FederatedData:
-    generator = np.random.default_rng(7)
-    parts = [scale * generator.standard_normal((records, 4)) for _ in range(clients)]
-    return FederatedData(parts, **options)
+    return federation((records,) * clients, shift=0.0, spread=scale, seed=7, **options)
 
 
 def whats(ledger: Ledger) -> set[str]:

@@ -14,14 +14,14 @@ from dpfedvis.federation.feddl import FedDL
 from dpfedvis.federation.round_log import ExactObjective, Round, Slope, as_array, from_array
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.mmd import mmd2
+from tests.makers import federation
 
 KERNEL = Kernel((0.2,))
 
 
 @pytest.fixture
 def fed():
-    rng = np.random.default_rng(5)
-    return FederatedData([rng.normal(0.4 * p, 1.0, (n, 4)) for p, n in enumerate((20, 30, 45))], dtype=np.float64)
+    return federation(shift=0.4, dtype=np.float64)
 
 
 def objective(fed, Y, weights, kernel=KERNEL, estimator="unbiased"):

@@ -27,6 +27,7 @@ from dpfedvis.mechanisms import (
 from dpfedvis.mechanisms.base import PreparedRecords
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.mmd import max_clip
+from tests.makers import federation
 
 SIZES = (20, 35, 60)
 FEATURES, LANDMARKS, ROUNDS = 6, 12, 30
@@ -44,8 +45,7 @@ class Passed:
 
 
 def small_federation(sizes=SIZES, *, seed=5, dtype=np.float32) -> FederatedData:
-    rng = np.random.default_rng(seed)
-    return FederatedData([rng.normal(0.3 * p, 1.0, (n, FEATURES)) for p, n in enumerate(sizes)], dtype=dtype)
+    return federation(sizes, FEATURES, seed=seed, dtype=dtype)
 
 
 def configured(chosen, *, adjacency="replace-one", **settings) -> FedDL:

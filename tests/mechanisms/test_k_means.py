@@ -20,6 +20,7 @@ from dpfedvis.mechanisms.base import PreparedRecords
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.optimisers import Plain
+from tests.makers import federation
 
 SETTING = PublicParameters(Kernel((0.5,)), landmarks=4, features=2, rounds=9, local_steps=1, step_size=1.0)
 CORNERS = np.array([(0.0, 0.0), (10.0, 0.0), (0.0, 10.0), (10.0, 10.0)])
@@ -109,8 +110,7 @@ def test_settled_landmarks_are_not_shaken_by_the_noise_of_another_sweep():
 
 def test_a_run_tells_its_mechanism_of_the_noise():
     """σ/n over clients by their weights: local noise adds up, a shared one is one for all."""
-    rng = np.random.default_rng(5)
-    fed = FederatedData([rng.normal(size=(n, 3)) for n in (20, 60)], dtype=np.float64)
+    fed = federation((20, 60), 3, shift=0, dtype=np.float64)
     common = {"landmarks": 4, "budget": Budget(1.0, 1e-5), "bandwidth": 0.5, "start": "normal"}
     for trust in ("local", "aggregate"):
         result = FedDL(mechanism=KMeans(trust=trust), **common).run(fed)

@@ -12,19 +12,19 @@ from accounting import InvalidParameter, sensitivity
 from dpfedvis.mechanisms import rows as module
 from dpfedvis.mechanisms.rows import DistanceRows, GramRows, KernelRows
 from dpfedvis.numerics.kernels import Kernel
+from tests.makers import points
 
 KERNEL = Kernel((0.1, 0.5))
 KINDS = [DistanceRows(), GramRows(), GramRows(0.3), KernelRows(KERNEL)]
 
 
-def points(records=30, landmarks=8, features=4, seed=0, dtype=np.float32):
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(records, features)).astype(dtype), rng.normal(size=(landmarks, features)).astype(dtype)
+def few(landmarks=8):
+    return points(30, landmarks, 4, dtype=np.float32)
 
 
 @pytest.mark.parametrize("rows", KINDS, ids=repr)
 def test_every_kind_gives_finite_float64_of_its_width(rows):
-    X, Y = points()
+    X, Y = few()
     values = rows.of(X, Y)
     assert values.shape == (30, rows.width(Y))
     assert values.dtype == np.float64
@@ -33,7 +33,7 @@ def test_every_kind_gives_finite_float64_of_its_width(rows):
 
 @pytest.mark.parametrize("rows", KINDS, ids=repr)
 def test_a_row_depends_on_its_record_alone(rows, monkeypatch):
-    X, Y = points()
+    X, Y = few()
     whole = rows.of(X, Y)
     order = np.random.default_rng(1).permutation(30)
     np.testing.assert_allclose(rows.of(X[order], Y), whole[order], atol=1e-12)
@@ -43,19 +43,19 @@ def test_a_row_depends_on_its_record_alone(rows, monkeypatch):
 
 
 def test_distance_rows_are_distances():
-    X, Y = points()
+    X, Y = few()
     np.testing.assert_allclose(DistanceRows().of(X, Y), cdist(X, Y), atol=1e-12)
 
 
 def test_kernel_rows_are_kernel_values():
-    X, Y = points()
+    X, Y = few()
     D = cdist(X, Y) ** 2
     expected = (np.exp(-0.1 * D) + np.exp(-0.5 * D)) / 2
     np.testing.assert_allclose(KernelRows(KERNEL).of(X, Y), expected, atol=1e-12)
 
 
 def test_gram_rows_are_an_orthonormal_projection():
-    X, Y = points(landmarks=3)  # a plane in four dimensions
+    X, Y = few(landmarks=3)  # a plane in four dimensions
     values = GramRows().of(X, Y)
     assert values.shape[1] == 2
     assert (cdist(values, values) <= cdist(X, X) + 1e-6).all()
@@ -73,7 +73,7 @@ def test_directions_below_the_noise_are_left_out(noise):
 
 
 def test_coincident_landmarks_leave_one_direction():
-    X, Y = points()
+    X, Y = few()
     assert np.isfinite(GramRows().of(X, np.repeat(Y[:1], 5, axis=0))).all()
     assert GramRows().width(np.repeat(Y[:1], 5, axis=0)) == 1
 

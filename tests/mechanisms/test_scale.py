@@ -14,11 +14,11 @@ from dpfedvis.data import FederatedData
 from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation
 from dpfedvis.mechanisms.scale import MedianDistance, Moments, kernel_of_distance, public_kernel
+from tests.makers import federation
 
 
-def federation(sizes=(200, 300), features=4, shift=0.5, seed=0):
-    rng = np.random.default_rng(seed)
-    return FederatedData([rng.normal(shift, 1.0, (n, features)) for n in sizes])
+def fed_of(sizes=(200, 300), features=4, centre=0.5):
+    return federation(sizes, features, shift=0.0, centre=centre, seed=0)
 
 
 def pooled(fed):
@@ -44,7 +44,7 @@ def run(fed, **settings):
 
 @pytest.mark.parametrize("trust", ["local", "aggregate", "central"])
 def test_moments_find_the_bandwidth_at_a_large_budget(trust):
-    fed = federation()
+    fed = fed_of()
     result = run(fed, mechanism=GradientPerturbation(trust=trust), budget=Budget(1e4, 1e-5))
     expected = 1 / mean_squared_distance(pooled(fed))
     assert result.public.kernel.gammas[0] == pytest.approx(expected, rel=0.02)
@@ -52,7 +52,7 @@ def test_moments_find_the_bandwidth_at_a_large_budget(trust):
 
 def test_moments_are_not_biased_by_their_noise():
     """Noise adds m·variance to the square of the mean, and it is taken off again."""
-    fed = federation((60, 60), features=12)
+    fed = fed_of((60, 60), features=12)
     found = [1 / run(fed, seed=s, rounds=1, budget=Budget(4.0, 1e-5)).public.kernel.gammas[0] for s in range(60)]
     expected = mean_squared_distance(pooled(fed))
     assert np.mean(found) == pytest.approx(expected, abs=4 * np.std(found) / math.sqrt(60) + 0.01 * expected)
@@ -60,7 +60,7 @@ def test_moments_are_not_biased_by_their_noise():
 
 @pytest.mark.parametrize("share", [0.1, 0.4])
 def test_moments_are_one_event_of_the_scale_with_their_share(share):
-    result = run(federation(), share=share)
+    result = run(fed_of(), share=share)
     for name in ("client-0", "client-1"):
         scale, *rounds = result.ledger.events(client=name)
         assert (scale.what, scale.stage, scale.round) == ("moments", "scale", 0)
@@ -72,21 +72,21 @@ def test_moments_are_one_event_of_the_scale_with_their_share(share):
 
 
 def test_start_and_bandwidth_share_one_release():
-    fed = federation(shift=3.0)
+    fed = fed_of(centre=3.0)
     result = run(fed, start="mean", budget=Budget(1e4, 1e-5), rounds=1, step_size=1e-9)
     assert sum(event.what == "moments" for event in result.ledger.events()) == 2
     np.testing.assert_allclose(result.landmarks.mean(axis=0), pooled(fed).mean(axis=0), atol=2.5)
 
 
 def test_the_start_alone_needs_the_release_too():
-    result = run(federation(), start="mean", bandwidth=0.1)
+    result = run(fed_of(), start="mean", bandwidth=0.1)
     assert sum(event.what == "moments" for event in result.ledger.events()) == 2
     assert result.public.kernel.gammas == (0.1,)
 
 
 def test_moments_are_sampled_by_nobody():
     """The release covers all records, also where the rounds sample them."""
-    fed = federation()
+    fed = fed_of()
     config = FedDL(
         landmarks=6,
         mechanism="none",
@@ -102,7 +102,7 @@ def test_moments_are_sampled_by_nobody():
 
 
 def test_the_median_is_an_unprotected_release():
-    fed, ledger, seen = federation(), Ledger(budget=Budget(2.0, 1e-5)), []
+    fed, ledger, seen = fed_of(), Ledger(budget=Budget(2.0, 1e-5)), []
     config = FedDL(landmarks=6, mechanism="gradient", budget=Budget(2.0, 1e-5), bandwidth="median", rounds=2)
     with pytest.raises(UnprotectedReleaseError, match="median"):
         config.run(fed, ledger=ledger, witness=lambda events, values: seen.append(values))
@@ -114,7 +114,7 @@ def test_the_median_is_an_unprotected_release():
 
 
 def test_the_median_is_the_median():
-    fed = federation((40, 60))
+    fed = fed_of((40, 60))
     result = FedDL(landmarks=6, rounds=1, bandwidth="median").run(fed)
 
     def median(X):
@@ -140,7 +140,7 @@ def test_the_public_formula_is_a_mean_distance():
 
 
 def test_public_is_the_default_with_bounds_and_needs_them():
-    fed = federation()
+    fed = fed_of()
     result = FedDL(landmarks=6, rounds=1, bounds=(-4.0, 4.0)).run(fed)
     assert result.public.kernel.gammas == pytest.approx([6 / (4 * 64)])
     with pytest.raises(InvalidParameter, match="bounds"):
@@ -176,7 +176,7 @@ def test_records_beyond_the_bound_are_clipped():
 
 
 def test_bad_settings_are_named():
-    fed = federation()
+    fed = fed_of()
     with pytest.raises(InvalidParameter) as caught:
         run(fed, bandwidth="scott")
     assert caught.value.value == "scott"

@@ -17,11 +17,7 @@ from dpfedvis.numerics.distances import (
     nystrom_factor,
 )
 from dpfedvis.numerics.kernels import Kernel, kernel_matrix
-
-
-def points(records=40, landmarks=12, features=5, seed=0):
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=(records, features)), rng.normal(size=(landmarks, features))
+from tests.makers import points
 
 
 def in_float64(frame, B):

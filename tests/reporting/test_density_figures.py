@@ -11,7 +11,7 @@ import pytest
 from matplotlib.image import imread
 
 from accounting import Budget
-from dpfedvis import FederatedData, FedTSNE
+from dpfedvis import FedTSNE
 from dpfedvis.federation.private_map import Density, DensityGrid, PublishedMap, Subspace
 from dpfedvis.federation.private_map.subspace import client_level_remark
 from dpfedvis.mechanisms import KMeans
@@ -25,6 +25,7 @@ from dpfedvis.reporting.density_figures import (
     leading_class,
     smoothed,
 )
+from tests.makers import federation
 
 CELLS = 16
 
@@ -176,8 +177,7 @@ def test_it_says_when_whole_clients_are_too_few() -> None:
 @pytest.mark.parametrize("trust", ["local", "aggregate"])
 def test_the_noise_in_the_remark_is_that_of_the_ledger(trust: Any) -> None:
     """Held against a slow reference: σ of each event, averaged as the server does."""
-    rng = np.random.default_rng(0)
-    fed = FederatedData([rng.normal(size=(n, 5)) for n in (30, 20, 10, 25)])
+    fed = federation((30, 20, 10, 25), 5, shift=0, seed=0)
     private_map = {"anchors": 24, "placement": "weights"}
     options: dict[str, Any] = {"n_landmarks": 20, "rounds": 3, "n_jobs": 1, "private_map": private_map}
     options |= {"tsne": {"early_exaggeration_iter": 10, "n_iter": 20}, "mechanism": KMeans(trust=trust)}

@@ -26,7 +26,7 @@ from dpfedvis.reporting.run_facts import Cloud, Grouping, RunFacts, StatementMis
 from dpfedvis.reporting.run_report import write_report
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording, RecordingError
-from tests.run_fixtures import HOSTILE, MARKED, coordinates, marked
+from tests.makers import HOSTILE, MARKED, marked_run, run
 
 RUNS = ("exact", "private", "open_run", "clustered", "simulated", "real")
 
@@ -196,6 +196,13 @@ def test_json_cannot_end_its_script() -> None:
 # What lies past the door
 
 
+def coordinates(folder: Path) -> np.ndarray:
+    """Where a simulation's records lie."""
+    with np.load(folder / "simulation" / "places.npz") as stored:
+        places: np.ndarray = stored["places"]
+    return places
+
+
 def traces_of(places: np.ndarray) -> list[str]:
     """What a page would hold of places: as numbers packed, and as digits."""
     small = np.ascontiguousarray(places[:, 0], dtype="<f4")
@@ -246,7 +253,7 @@ def test_with_real_noise_nothing_past_the_door_is_in_the_folder_or_the_page(
 
 
 def test_a_simulation_need_not_look_past_the_door(marked_data: Path, tmp_path: Path) -> None:
-    folder = marked(tmp_path / "run", marked_data, epsilon=8.0, evaluate=False)
+    folder = marked_run(tmp_path / "run", marked_data, epsilon=8.0, evaluate=False)
     assert not (folder / "simulation").exists()
     assert not labels_in(page(folder))
     assert RunConfig.from_toml(folder / "config.toml").evaluate is False
@@ -279,9 +286,7 @@ def test_the_paper_s_claim_is_shown_beside_infinity(exact: Path) -> None:
 
 
 def test_noise_without_a_guarantee_has_its_price_in_the_page(tmp_path: Path) -> None:
-    from tests.run_fixtures import make
-
-    folder = make(tmp_path / "run", mechanism="heuristic", beta=1.0, landmarks=10)
+    folder = run(tmp_path / "run", mechanism="heuristic", beta=1.0, landmarks=10)
     (found,) = [each for each in Outline(page(folder)).of("p") if "data-nominal-epsilon" in each]
     statement = json.loads((folder / "statement.json").read_text())
     assert float(found["data-nominal-epsilon"] or "") == statement["nominal_epsilon"] > 10

@@ -18,7 +18,7 @@ from dpfedvis.experiments.sweeps.store import Row
 from dpfedvis.reporting import rendering
 from dpfedvis.reporting.page_figures import points
 from dpfedvis.reporting.run_facts import Cloud, Grouping
-from tests.run_fixtures import HOSTILE
+from tests.makers import HOSTILE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")

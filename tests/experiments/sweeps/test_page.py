@@ -15,7 +15,7 @@ from dpfedvis.experiments.sweeps.report import write_report
 from dpfedvis.experiments.sweeps.store import Row
 from dpfedvis.experiments.sweeps.summary import contexts, latest_version
 from dpfedvis.runs.code_version import CodeVersion
-from tests.run_fixtures import HERE
+from tests.makers import HERE
 
 
 def test_what_comes_from_outside_is_escaped(sweep_rows: list[Row], tmp_path: Path) -> None:

@@ -13,19 +13,10 @@ from dpfedvis.federation import Door
 from dpfedvis.mechanisms import PreparedRecords
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Kernel
+from tests.makers import groups
 
 FAST = {"anchors": 24, "placement": "weights"}
 BRIEF = {"early_exaggeration_iter": 20, "n_iter": 40}
-
-
-def clusters(sizes=(60, 40, 50), *, features=8, seed=0, dtype=np.float32) -> FederatedData:
-    """Four groups that lie in three directions of eight, in every client."""
-    rng = np.random.default_rng(seed)
-    centres = np.zeros((4, features))
-    centres[:, :3] = 3 * rng.normal(size=(4, 3))
-    labels = [rng.integers(0, 4, n) for n in sizes]
-    records = [centres[y] + rng.normal(0, 0.4, (len(y), features)) + 2 for y in labels]
-    return FederatedData(records, labels, dtype=dtype)
 
 
 def private_map(budget=None, **options) -> FedTSNE:
@@ -121,12 +112,12 @@ def check_replay(estimator: FedTSNE, fed: FederatedData, other: FederatedData) -
 
 @pytest.fixture
 def fed():
-    return clusters()
+    return groups()
 
 
 @pytest.fixture
 def federation_of():
-    return clusters
+    return groups
 
 
 @pytest.fixture

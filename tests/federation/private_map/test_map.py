@@ -8,7 +8,6 @@ from openTSNE import TSNE
 from scipy.linalg import subspace_angles
 from sklearn.base import clone
 from sklearn.cluster import KMeans as Lloyd
-from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -20,14 +19,10 @@ from dpfedvis.federation.private_map import Anchored, ByTransform, ByUMAPTransfo
 from dpfedvis.federation.private_map.learner import LEAST_LANDMARKS, MOST_LANDMARKS
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.numerics.projections import clip_norms
+from tests.makers import digits
 
 SHORT = Anchored(exaggerated=20, plain=30)
 HUGE, TINY = Budget(1e6, 1e-5), Budget(1e-3, 1e-5)
-
-
-def digits(n=400, clients=4, **options):
-    X, y = load_digits(return_X_y=True)
-    return FederatedData.split((X[:n] / 16).astype(np.float32), y[:n], clients=clients, seed=0, **options)
 
 
 def learn(fed, budget, **settings):

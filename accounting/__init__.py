@@ -8,7 +8,7 @@ Set a budget, receive calibrated noise:
 >>> f"{plan['gradient'].sigma:.4g}"
 '7.155e-05'
 
-Nothing heavy is imported here; dp-accounting and Opacus are, when an accountant of theirs is first asked.
+Importing this package is cheap: dp-accounting and Opacus load when one of their accountants is first used.
 """
 
 from accounting import sensitivity

@@ -1,4 +1,4 @@
-"""The budget: how much privacy may be spent, on whose behalf, and on which part of a run."""
+"""The budget: the ε and δ that may be spent, the privacy unit, and the part of a run that it covers."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class Budget:
     epsilon : float
         Above 0 and finite.
     delta : float
-        Strictly between 0 and 1; below one over the number of records if it is to mean anything.
+        Strictly between 0 and 1. To mean anything it must be well below one over the number of records.
     adjacency : {"replace-one", "add-remove"}
         Which data sets count as neighbours. Replace-one keeps the number of records public; add-remove hides it, and
         then every mean needs a public denominator.
     unit : {"record", "client"}
-        What one neighbour differs by: one record, or all the records of one client.
+        Privacy unit: one record, or one client with all its records.
     scope : {"end-to-end", "landmarks"}
         ``"end-to-end"`` covers every byte that leaves a client. ``"landmarks"`` covers the learning of the landmarks
-        alone, as in Thm 6 of the paper; what is released afterwards is then not covered, and ε end to end is ∞ if
-        any of that is unprotected.
+        only, as in Thm 6 of the paper. Later releases are then not covered, and ε end to end is ∞ if one of them is
+        unprotected.
     """
 
     epsilon: float
@@ -58,7 +58,7 @@ class Budget:
 
     @property
     def hides_records(self) -> bool:
-        """Whether how many records a client has is private: under add-remove, or where the unit is a whole client."""
+        """Whether the number of a client's records is private: under add-remove, or if the unit is a client."""
         return self.adjacency == "add-remove" or self.unit == "client"
 
     def covers(self, stage: str) -> bool:

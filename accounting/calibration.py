@@ -1,4 +1,4 @@
-"""Set an ε budget, receive calibrated noise."""
+"""Calibration: from a budget and a plan of releases to the noise of each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from accounting.events import (
     Trust,
 )
 
-# Noise is raised by this much, relative, so that rounding in a later sum of many events cannot exceed the budget.
+# Relative increase of the noise, so that rounding in a sum of many events cannot exceed the budget.
 _MARGIN = 1e-9
 
 
@@ -47,7 +47,7 @@ class PlannedRelease:
     granularity : float, optional
         Grid of the discrete Gaussian; None for continuous noise.
     stage : str
-        The part of a run that it belongs to; see `accounting.events.Event`.
+        Part of a run; see `accounting.events.Event`.
     """
 
     what: str
@@ -74,7 +74,7 @@ class PlannedRelease:
 
     @property
     def unit_sigma(self) -> float:
-        """sigma at which this release uses up its share of μ = 1, sampling left aside."""
+        """sigma at which this release uses up its share of μ = 1, ignoring sampling."""
         return self.sensitivity * math.sqrt(self.count / self.share)
 
 
@@ -93,7 +93,7 @@ class CalibratedRelease:
 
     @property
     def mu(self) -> float:
-        """GDP parameter of all `count` releases, sampling left aside."""
+        """GDP parameter of all `count` releases, ignoring sampling."""
         return math.sqrt(self.planned.count) / self.noise_multiplier
 
     def event(
@@ -161,7 +161,7 @@ class CalibratedPlan:
 
 
 def calibrate(budget: Budget, plan: PlannedRelease | Sequence[PlannedRelease]) -> CalibratedPlan:
-    """Find the noise with which a plan uses up a budget and does not exceed it.
+    """Find the noise with which a plan spends all of a budget and no more.
 
     Parameters
     ----------
@@ -176,9 +176,9 @@ def calibrate(budget: Budget, plan: PlannedRelease | Sequence[PlannedRelease]) -
 
     Notes
     -----
-    All sigmas are σ_i = unit_sigma_i / c for one number c, so that (Δ_i/σ_i)² count_i = c² share_i. Without sampling
-    c is the μ of the budget, exactly (for the discrete Gaussian √(2ρ), its zCDP counterpart). With Poisson sampling c
-    is larger, and the numerical accountant finds it.
+    All sigmas are σ_i = unit_sigma_i / c for one number c, so (Δ_i/σ_i)² count_i = c² share_i. Without sampling c is
+    the μ of the budget (for the discrete Gaussian its zCDP counterpart √(2ρ)). With Poisson sampling c is larger, and a
+    numerical accountant finds it.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def _at(budget: Budget, releases: Sequence[PlannedRelease], strength: float) -> 
 
 
 def _amplified(unsampled: CalibratedPlan) -> CalibratedPlan:
-    """Lower the noise of a plan calibrated as if nothing were sampled, as far as the numerical accountant allows."""
+    """Lower the noise of a plan that was calibrated without sampling, as far as the numerical accountant allows."""
     budget = unsampled.budget
     releases = [release.planned for release in unsampled.releases]
     strength = unsampled.releases[0].planned.unit_sigma / unsampled.releases[0].sigma

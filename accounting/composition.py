@@ -1,4 +1,4 @@
-"""What a set of releases amounts to, in the form that accountants read: groups of equal noise, with counts."""
+"""One client's releases as accountants read them: counts by noise multiplier."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Composition:
     unprotected : int
         Number of releases without a guarantee.
     mu2, discrete_mu2, sampled_mu2 : float
-        Σ (sensitivity/sigma)² of each kind; for `sampled` as if nothing had been sampled.
+        Σ (sensitivity/sigma)² of each kind; for `sampled` ignoring sampling.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -46,16 +46,16 @@ class Composition:
 
     @property
     def groups(self) -> tuple[object, ...]:
-        """Everything that an accountant reads; compositions that agree in it have the same ε."""
+        """Everything that an accountant reads: compositions with equal groups have equal ε."""
         counters = (self.gaussian, self.discrete, self.sampled)
         return *(frozenset(each.items()) for each in counters), self.unprotected
 
     def check(self, event: Event) -> None:
-        """Raise unless the event has the adjacency and unit of those before it: no single ε would mean anything."""
+        """Raise unless the event has the adjacency and unit of those before it: else no single ε describes them."""
         meaning = (event.adjacency, event.unit)
         if self._meaning not in (None, meaning):
             raise CannotAccount(
-                f"events of different meaning do not add up: {self._meaning} and {meaning} (adjacency, unit)"
+                f"events with different (adjacency, unit) cannot be added: {self._meaning} and {meaning}"
             )
 
     def add(self, event: Event) -> None:
@@ -113,7 +113,7 @@ class Composition:
 
     @property
     def total_mu(self) -> float:
-        """√Σ (sensitivity/sigma)² over all kinds, sampling left aside."""
+        """√Σ (sensitivity/sigma)² over all kinds, ignoring sampling."""
         return math.sqrt(self.mu2 + self.discrete_mu2 + self.sampled_mu2)
 
     @property
@@ -123,7 +123,7 @@ class Composition:
 
 
 def _rounded_down(noise_multiplier: float) -> float:
-    """Twelve digits, towards less noise: one and the same noise at clients of different size becomes one group."""
+    """Round to twelve digits, towards less noise, so that equal noise at clients of different size is one group."""
     return float(f"{noise_multiplier * (1 - 1e-11):.12g}")
 
 

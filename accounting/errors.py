@@ -1,4 +1,4 @@
-"""Named errors, each carrying the numbers that it is about."""
+"""Named errors, with the numbers that they are about."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class AccountingError(Exception):
 
 
 class InvalidParameter(AccountingError, ValueError):
-    """A parameter is outside the range in which the result means anything.
+    """A parameter is outside its valid range.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class InvalidParameter(AccountingError, ValueError):
     value : object
         What was given.
     expected : str
-        What would have been accepted.
+        What would be valid.
     """
 
     def __init__(self, name: str, value: object, expected: str) -> None:
@@ -31,7 +31,7 @@ class InvalidParameter(AccountingError, ValueError):
 
 
 class CannotAccount(AccountingError):
-    """An accountant has no valid statement about these events; the message says why."""
+    """An accountant has no valid ε for these events; the message says why."""
 
 
 class BudgetExceeded(AccountingError):
@@ -61,7 +61,7 @@ class BudgetExceeded(AccountingError):
 
 
 class UnprotectedReleaseError(BudgetExceeded):
-    """Something without any guarantee was to leave a client under a budget that covers it."""
+    """A release without any guarantee was refused, because the budget covers it."""
 
     def __init__(self, *, what: str, why: str, spent: float, budget: Budget, client: str, hint: str = "") -> None:
         super().__init__(spent=spent, requested=float("inf"), total=float("inf"), budget=budget, client=client)
@@ -74,8 +74,8 @@ class UnprotectedReleaseError(BudgetExceeded):
 
 
 class LedgerError(AccountingError):
-    """The ledger cannot do what was asked of it."""
+    """The ledger cannot do this; the message says why."""
 
 
 class LedgerCorrupted(LedgerError):
-    """The ledger's file is torn or was edited; the message names the place."""
+    """The ledger's file is damaged or was edited; the message says where."""

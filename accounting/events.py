@@ -1,4 +1,4 @@
-"""Release events: frozen facts about what left a client. What they cost is for the accountants to say."""
+"""Release events: immutable facts about what left a client. Accountants compute what they cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from accounting.errors import InvalidParameter
 Trust = Literal["local", "aggregate", "central"]
 Stage = Literal["scale", "subspace", "landmarks", "density", "release"]
 
-DISCRETE = "discrete"  # the one source of noise that is accounted in another way
+DISCRETE = "discrete"  # the one noise source that is not a continuous Gaussian
 
 TRUSTS: tuple[str, ...] = get_args(Trust)
 STAGES: tuple[str, ...] = get_args(Stage)
@@ -24,14 +24,14 @@ STAGES: tuple[str, ...] = get_args(Stage)
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """What every event says.
+    """What all events have.
 
     Parameters
     ----------
     what : str
         The quantity, such as ``"gradient"`` or ``"distance rows"``.
     client : str
-        Whose records it was computed from.
+        The client whose records it was computed from.
     round : int, optional
         The round in which it was released.
     stage : {"scale", "subspace", "landmarks", "density", "release"}
@@ -39,7 +39,7 @@ class Event:
     adjacency, unit
         What the sensitivity is measured over; see `accounting.Budget`.
     trust : {"local", "aggregate", "central"}
-        Who must be trusted for sigma to be the noise that an observer faces: nobody, the secure sum, or the server.
+        Who must be trusted for an observer to face noise of size sigma: nobody, the secure sum, or the server.
     noise : str
         Name of the noise source.
     """
@@ -108,7 +108,7 @@ class GaussianRelease(Event):
 
     @property
     def mu(self) -> float:
-        """GDP parameter of all `count` releases together, sampling left aside."""
+        """GDP parameter of all `count` releases together, ignoring sampling."""
         return math.sqrt(self.count) * self.sensitivity / self.sigma
 
 
@@ -116,9 +116,9 @@ class GaussianRelease(Event):
 class SampledGaussianRelease(GaussianRelease):
     """Gaussian releases, each computed from a fresh Poisson sample of the records.
 
-    Each record enters a sample with probability `sampling_rate`, independently. The amplification that the
-    accountants use is for add-remove neighbours, so no other adjacency is accepted; the denominator of a mean must be
-    public (the rate times a public number of records).
+    Each record enters a sample with probability `sampling_rate`, independently. Amplification by sampling is proved for
+    add-remove neighbours, so no other adjacency is accepted. The denominator of a mean must be public (the rate times
+    a public number of records).
     """
 
     kind: ClassVar[str] = "sampled-gaussian"
@@ -155,23 +155,18 @@ class DiscreteGaussianRelease(GaussianRelease):
         super().__post_init__()
         object.__setattr__(self, "granularity", checks.positive("granularity", self.granularity))
 
-    @property
-    def rho(self) -> float:
-        """zCDP parameter of all `count` releases: μ²/2 (Canonne, Kamath & Steinke 2020, Thm 14)."""
-        return self.mu**2 / 2
-
 
 @dataclass(frozen=True, kw_only=True)
 class Unprotected(Event):
-    """Something left a client with no guarantee at all: ε = ∞ for whatever it covers.
+    """Something left a client without any guarantee: ε = ∞.
 
     Parameters
     ----------
     why : str
-        Why there is none.
+        Why there is no guarantee.
     nominal_sensitivity, nominal_sigma : float, optional
-        For noise whose scale depends on the data: what it would be worth if that scale had been public. They price the
-        noise (`accounting.nominal_mu`) and guarantee nothing.
+        For noise whose scale depends on the data. They say what it would be worth if the scale were public
+        (`accounting.nominal_mu`), and guarantee nothing.
     """
 
     kind: ClassVar[str] = "unprotected"
@@ -192,12 +187,12 @@ class Unprotected(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class PostProcessing(Event):
-    """Something computed from an earlier release of the same client alone: it costs nothing more.
+    """Something computed only from an earlier release of the same client: it costs nothing.
 
     Parameters
     ----------
     of : str
-        `what` of that release. The ledger refuses the event unless the client has made it.
+        `what` of that release. The ledger refuses the event if the client has not made it.
     """
 
     kind: ClassVar[str] = "post-processing"
@@ -232,9 +227,9 @@ KINDS: dict[str, type[Event]] = {
 
 
 def nominal_mu(events: Iterable[Event]) -> float | None:
-    """μ that unprotected noise would be worth if its scales had been public; None if any event has none.
+    """μ that unprotected noise would be worth if its scales were public; None if an unprotected event has no noise.
 
-    A price and not a guarantee: Σ (nominal_sensitivity/nominal_sigma)² over one client's unprotected events.
+    Not a guarantee: √Σ (nominal_sensitivity/nominal_sigma)² over one client's unprotected events.
     """
     total = 0.0
     for event in events:

@@ -1,4 +1,4 @@
-"""Whether further releases still fit a budget: O(1) in closed form, and few evaluations where there is none."""
+"""Whether releases fit a budget: O(1) where there is a closed form, else by few numerical evaluations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from accounting.errors import CannotAccount
 
 Group = tuple[float, float]
 
-_MOST = 2**20  # releases looked ahead
+_MOST = 2**20  # most releases to look ahead
 _SAFE = 1 - 1e-12
 
 
@@ -22,14 +22,13 @@ class Gate:
     """Decides whether a composition is within a budget.
 
     Gaussian and discrete Gaussian releases are compared by Σ (Δ/σ)² with what the budget allows, which is exact and
-    costs O(1). For Poisson-sampled releases only a numerical accountant knows, and one evaluation takes a third of a
-    second; therefore the gate remembers the largest composition of each mixture that fits, and compares counts with
-    that.
+    costs O(1). Poisson-sampled releases need a numerical accountant, and one evaluation takes a third of a second. So
+    the gate keeps the largest compositions that are known to fit, and first compares counts with those.
     """
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
-        # A hair to the safe side of the roots, so that what fits is not one digit over when it is computed back.
+        # Slightly below the roots, so that rounding cannot put what fits above the budget.
         self.gaussian_mu2 = budget.mu**2 * _SAFE
         self.discrete_mu2 = 2 * zcdp_rho(budget.epsilon, budget.delta) * _SAFE
         self._frontiers: list[Composition] = []
@@ -41,7 +40,7 @@ class Gate:
         ----------
         composition : Composition
         growing : (float, float), optional
-            (Noise multiplier, sampling rate) of the sampled releases that more of are expected.
+            (Noise multiplier, sampling rate) of the sampled release that is likely to be repeated.
         """
         if composition.unprotected:
             return False
@@ -75,9 +74,9 @@ class Gate:
         )
 
     def _push_frontier(self, composition: Composition, growing: Group | None) -> bool:
-        """Check a composition and, if it fits, how far it could go on: by the growing group alone, and as a whole.
+        """Check a composition; if it fits, find how often it fits: as a whole, and with more of the growing group only.
 
-        A run repeats one release, or a cycle of several; the two ways of going on cover both.
+        A run repeats either a cycle of several releases or one of them; this covers both.
         """
         if not self._exactly_fits(composition):
             return False
@@ -86,18 +85,18 @@ class Gate:
             self._frontiers.append(self._farthest(lambda extra: _extended(composition, growing, extra)))
         return True
 
-    def _farthest(self, going_on: Callable[[int], Composition]) -> Composition:
-        """Return the last composition of a growing series that fits; its first one does."""
+    def _farthest(self, grown: Callable[[int], Composition]) -> Composition:
+        """Return the last composition of a growing series that fits; the first one is known to."""
         extra, step = 0, 1
-        while step <= _MOST and self._exactly_fits(going_on(step)):
+        while step <= _MOST and self._exactly_fits(grown(step)):
             extra, step = step, 2 * step
         while step - extra > 1:
             middle = (extra + step) // 2
-            if self._exactly_fits(going_on(middle)):
+            if self._exactly_fits(grown(middle)):
                 extra = middle
             else:
                 step = middle
-        return going_on(extra)
+        return grown(extra)
 
     def _searched_room(self, composition: Composition) -> float:
         low, high = 0.0, math.sqrt(self.gaussian_mu2)

@@ -1,4 +1,4 @@
-"""Closed-form privacy of Gaussian noise: μ-GDP, (ε, δ), and the way between them.
+"""Privacy of Gaussian noise in closed form: from μ-GDP to (ε, δ) and back.
 
 A release of L2 sensitivity Δ with noise N(0, σ²I) is exactly μ-GDP with μ = Δ/σ, and releases with μ_1, μ_2, …
 compose, adaptively, to exactly μ² = Σ μ_t² (Dong, Roth & Su 2022, Cor. 3.3). The trade-off in terms of (ε, δ) is
@@ -15,11 +15,11 @@ rule, μ(1 − xM(x)) at x = ε/μ, since M′ = xM − 1; that is off by O(μ²
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from scipy.special import erfcx, erfinv, ndtr
 
 from accounting import checks
-from accounting.roots import root
 
 _SMALL_MU = 1e-5
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -141,9 +141,11 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return root(excess, low, high)
 
 
-def compose(mus: list[float] | tuple[float, ...]) -> float:
-    """μ of the adaptive composition: √Σ μ_t², whatever the order."""
-    return math.sqrt(math.fsum(mu * mu for mu in mus))
+def root(function: Callable[[float], float], low: float, high: float, *, absolute: float = 1e-300) -> float:
+    """Root of a function that changes sign between `low` and `high`, to machine precision or `absolute`."""
+    from scipy.optimize import brentq  # takes longer to import than all else here together
+
+    return float(brentq(function, low, high, xtol=absolute, rtol=4 * 2.0**-52, maxiter=500))
 
 
 def _mills(x: float) -> float:

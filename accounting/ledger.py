@@ -1,9 +1,8 @@
-"""The ledger: an append-only SQLite file that remembers every release, and refuses one that would break the budget.
+"""The ledger: an append-only SQLite file that records every release and refuses one that exceeds the budget.
 
-One row is one event. Each row's hash covers the row and the hash before it, and the head of the chain stands in the
-table `ledger`, so that a torn file, an edited row or a missing tail is found when the file is opened. The chain has
-no key: it shows accidents and careless edits, not a forger who computes all hashes anew. Any SQLite program can read
-the file:
+One row is one event. Each row's hash covers the row and the hash before it, and the table `ledger` holds the last hash.
+So opening the file finds damage, edited rows and missing rows. The chain has no key: it shows accidents and careless
+edits, not a forger who recomputes all hashes. Any SQLite program can read the file:
 
     SELECT client, round, what, kind, body FROM events ORDER BY seq;
 """
@@ -18,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from accounting.accountants import ACCOUNTANTS, Reading, compare, tightest
+from accounting.accountants import Reading, compare, tightest
 from accounting.budget import Budget
 from accounting.composition import Composition, group_of
 from accounting.errors import (
@@ -32,7 +31,7 @@ from accounting.errors import (
 from accounting.events import KINDS, Event, PostProcessing, Unprotected
 from accounting.gate import Gate
 from accounting.gdp import gaussian_epsilon
-from accounting.store import MEMORY, Row, Store
+from accounting.store import MEMORY, LedgerFile, LedgerRow
 
 
 @dataclass(frozen=True)
@@ -49,37 +48,37 @@ class Ledger:
     Parameters
     ----------
     path : path-like, optional
-        File to create or to go on with; None keeps the ledger in memory, for tests and simulations.
+        File to create or to continue; None keeps the ledger in memory, for tests and simulations.
     budget : Budget, optional
-        Without one, everything is recorded and nothing refused. A ledger that exists keeps the budget it was made with;
-        giving another one is an error.
+        Without one, everything is recorded and nothing refused. An existing ledger keeps the budget that it was created
+        with; any other is an error.
 
     Notes
     -----
-    `record` returns only after the event is on disk (SQLite, synchronous), so that a release made after it can never be
-    forgotten. It is safe to call from several threads, and from several processes on one file.
+    `record` returns when the event is on disk (SQLite, synchronous): record first, then release. It is safe to call
+    from several threads, and from several processes on one file.
     """
 
     def __init__(self, path: str | Path | None = None, budget: Budget | None = None) -> None:
         self._setup(
-            Store.create_or_open(path, None if budget is None else json.dumps(budget.to_dict(), sort_keys=True))
+            LedgerFile.create_or_open(path, None if budget is None else json.dumps(budget.to_dict(), sort_keys=True))
         )
         if budget is not None and budget != self.budget:
             self.close()
-            raise LedgerError(f"{path} was made with {self.budget}, not with {budget}")
+            raise LedgerError(f"{path} was created with {self.budget}, not with {budget}")
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Open an existing ledger for reading only; writers are not disturbed."""
         ledger = cls.__new__(cls)
-        ledger._setup(Store.open_read_only(path), read_only=True)
+        ledger._setup(LedgerFile.open_read_only(path), read_only=True)
         return ledger
 
-    def _setup(self, store: Store, *, read_only: bool = False) -> None:
+    def _setup(self, store: LedgerFile, *, read_only: bool = False) -> None:
         self._store, self._read_only = store, read_only
         self._lock = threading.RLock()
         try:
-            rows = store.verify()  # first, for it vouches for the budget as well
+            rows = store.verify()  # first, because it checks the budget too
             self.budget = Budget(**json.loads(store.budget)) if store.budget is not None else None
         except (TypeError, ValueError) as error:
             store.close()
@@ -94,7 +93,7 @@ class Ledger:
         self._absorb(rows)
 
     def record(self, *events: Event) -> list[Receipt]:
-        """Write events, all or none, before what they account for is released.
+        """Write events, all or none. Call it before the release.
 
         Raises
         ------
@@ -105,7 +104,7 @@ class Ledger:
         """
         if self._read_only:
             raise LedgerError(f"{self._store.path} was opened for reading only")
-        # One lock over all of it: another thread must not check against totals from before these events.
+        # One lock for check and write: another thread must not check against outdated totals.
         with self._lock:
             with self._store.appending() as (missed, append):
                 self._absorb(missed)
@@ -130,7 +129,7 @@ class Ledger:
 
     @property
     def in_memory(self) -> bool:
-        """Whether it ends with the process."""
+        """Whether the ledger is only in memory."""
         return self._store.path == MEMORY
 
     @property
@@ -141,7 +140,7 @@ class Ledger:
             return list(self._all)
 
     def composition(self, client: str, *, end_to_end: bool = False) -> Composition:
-        """Return what one client released inside the budget's scope, or altogether; empty for an unknown name."""
+        """Return what one client released inside the budget's scope, or end to end; empty for an unknown name."""
         with self._lock:
             self._refresh()
             return (self._all if end_to_end else self._covered).get(client, Composition()).copy()
@@ -149,28 +148,28 @@ class Ledger:
     def spent(self, delta: float | None = None, *, client: str | None = None, end_to_end: bool = False) -> float:
         """ε spent at `delta` (by default the budget's): of one client, or the largest over all.
 
-        Clients hold disjoint records, so that nobody's ε is a sum over clients. With ``end_to_end=True`` every release
-        counts, also those that the budget's scope leaves out. A client that released nothing has spent 0.
+        Clients hold disjoint records, so ε does not add up over clients. With ``end_to_end=True`` releases outside the
+        budget's scope count too. A client that released nothing has spent 0.
         """
         delta = self._delta(delta)
         compositions = self._compositions(client, end_to_end)
         return max((tightest(each).epsilon(each, delta) for each in compositions), default=0.0)
 
     def remaining(self, client: str | None = None) -> float:
-        """ε, at the budget's δ, of the largest Gaussian release that still fits: for one client, or for all of them."""
+        """ε, at the budget's δ, of the largest Gaussian release that still fits: for one client, or for all."""
         if self._gate is None or self.budget is None:
-            raise LedgerError("this ledger has no budget, so that nothing remains of it")
+            raise LedgerError("this ledger has no budget, so nothing can remain of it")
         compositions = self._compositions(client, end_to_end=False)
         room = min((self._gate.room(each) for each in compositions), default=self.budget.mu)
         return min(gaussian_epsilon(room, self.budget.delta), self.budget.epsilon)
 
     def compare(self, delta: float | None = None, *, end_to_end: bool = False) -> dict[str, Reading]:
-        """Let every accountant read this ledger: ε, or why it cannot say."""
+        """Return ε by every accountant, or the reason why it has none."""
         compositions = self._compositions(None, end_to_end)
-        return compare(compositions, self._delta(delta), ACCOUNTANTS)
+        return compare(compositions, self._delta(delta))
 
     def verify(self) -> int:
-        """Check the whole chain on disk again; returns the number of events, raises `LedgerCorrupted`."""
+        """Check the whole chain on disk; return the number of events, or raise `LedgerCorrupted`."""
         with self._lock:
             self._absorb(self._store.verify())
             return len(self)
@@ -181,10 +180,10 @@ class Ledger:
             return self._store.count
 
     def fold(self) -> None:
-        """Leave one file that can be copied and read by itself: call it after the last event of a run.
+        """Merge SQLite's log into the file, so that the file can be copied and read alone. Call it after a run.
 
-        SQLite writes new rows to a log beside the file, and a mere reader cannot take that log away again. Events may
-        still follow; with the file open elsewhere nothing changes.
+        SQLite writes new rows to a log beside the file, and readers cannot merge it. Events may still follow. While
+        another process has the file open, this does nothing.
         """
         if self._read_only:
             raise LedgerError(f"{self._store.path} was opened for reading only")
@@ -192,7 +191,7 @@ class Ledger:
             self._store.fold()
 
     def close(self) -> None:
-        """Close the file; everything recorded is on disk already."""
+        """Close the file; all events are on disk already."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -204,11 +203,11 @@ class Ledger:
         self.close()
 
     def _refresh(self) -> None:
-        """Take in what other processes have written meanwhile."""
-        self._absorb(self._store.news())
+        """Read what other processes have written since."""
+        self._absorb(self._store.new_rows())
 
     def _compositions(self, client: str | None, end_to_end: bool) -> list[Composition]:
-        """Return the releases of one client, or of each; all must mean the same, or no ε would cover them."""
+        """Return the releases of one client, or of each; all must have one adjacency and unit."""
         names = self.clients if client is None else [client]
         compositions = [self.composition(name, end_to_end=end_to_end) for name in names]
         meanings = {each.meaning for each in compositions if each.meaning is not None}
@@ -220,10 +219,10 @@ class Ledger:
         if delta is not None:
             return delta
         if self.budget is None:
-            raise InvalidParameter("delta", None, "given, for a ledger without a budget")
+            raise InvalidParameter("delta", None, "given for a ledger without a budget")
         return self.budget.delta
 
-    def _absorb(self, rows: Iterable[Row]) -> None:
+    def _absorb(self, rows: Iterable[LedgerRow]) -> None:
         """Add rows that are on disk to the running totals."""
         for row in rows:
             event = row.event

@@ -1,10 +1,10 @@
-"""Where noise comes from. Each source has a name that goes into the event, and says what it is good for.
+"""Noise sources. Each has a name for the event, and a sentence for the privacy statement.
 
-`seeded` repeats itself, which makes a run a simulation. `system` draws from the operating system and cannot be
-repeated; its values are floating-point numbers, whose low bits are not those of a real Gaussian (Mironov 2012).
-`discrete` draws integers on a grid, so that the low bits of its values show nothing, at the price of rounding, which is
-charged to the sensitivity. Both of the latter start from uniforms of 52 bits: their tails end beyond eight standard
-deviations, and the discrete masses are off by a fraction of about 2⁻⁵² times the noise in cells. That is not charged.
+`seeded` can be repeated, so its runs are simulations. `system` draws from the operating system and cannot be repeated;
+its values are floating-point numbers, whose low bits are not those of a real Gaussian (Mironov 2012). `discrete` draws
+integers on a grid, so low bits show nothing; rounding to the grid is charged to the sensitivity. The last two start
+from uniforms of 52 bits: their tails end beyond eight standard deviations, and the discrete masses have a relative
+error of about 2⁻⁵² times the noise in cells. That is not charged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NoiseSource(Protocol):
 
     @property
     def statement(self) -> str:
-        """What a privacy statement has to say about it."""
+        """What a privacy statement says about it."""
 
     def add(self, values: Array, sigma: float) -> Array:
         """Return `values`, of any shape and its dtype, plus noise of standard deviation `sigma`."""
@@ -143,7 +143,7 @@ def discrete_gaussian(sigma: float, shape: Shape) -> NDArray[np.int64]:
     filled, kept_share = 0, 0.7
     while filled < result.size:
         missing = result.size - filled
-        # In blocks that stay in the processor's cache.
+        # In blocks that fit the processor's cache.
         proposals = min(_BLOCK, int(1.05 * missing / kept_share) + 32)
         kept = _kept_proposals(sigma, proposals)
         kept_share = max(kept.size, 1) / proposals
@@ -179,11 +179,9 @@ def _kept_proposals(sigma: float, proposals: int) -> NDArray[np.float64]:
 def _check_values(values: Array) -> None:
     if not isinstance(values, np.ndarray) or values.dtype not in (np.float32, np.float64):
         kind = getattr(values, "dtype", type(values).__name__)
-        raise InvalidParameter(
-            "values", kind, "an array of floating-point type (float32, float64): others would cut the noise off"
-        )
+        raise InvalidParameter("values", kind, "an array of type float32 or float64: others would round the noise")
     if not np.isfinite(values).all():
-        raise InvalidParameter("values", "nan or inf", "finite: no noise covers anything else")
+        raise InvalidParameter("values", "nan or inf", "finite: noise cannot hide nan or inf")
 
 
 def _random_bits(size: int) -> NDArray[np.uint64]:

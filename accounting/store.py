@@ -47,8 +47,8 @@ CREATE TRIGGER no_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'the 
 
 
 @dataclass(frozen=True)
-class Row:
-    """One event as it stands in the file."""
+class LedgerRow:
+    """One event as stored."""
 
     sequence: int
     time: str
@@ -57,18 +57,18 @@ class Row:
     event: Event
 
 
-Append = Callable[[Sequence[Event]], list[Row]]
+Append = Callable[[Sequence[Event]], list[LedgerRow]]
 
 
-class Store:
-    """Rows on disk. `count` and `head` are those that this object has seen."""
+class LedgerFile:
+    """Rows on disk. `count` and `head` describe the rows that this object has read."""
 
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
         self._connection, self.path = connection, path
         try:
             with self._named_errors():
                 row = connection.execute("SELECT format, budget, created FROM ledger").fetchone()
-                # Flushed to disk before a transaction counts as done; EXTRA also where there is no log, after `fold`.
+                # A transaction ends when it is flushed to disk; EXTRA covers files without a log, after `fold`.
                 connection.execute("PRAGMA synchronous = EXTRA")
             if row is None or row[0] != FORMAT:
                 raise LedgerCorrupted(f"{path}: not a ledger of format {FORMAT}")
@@ -95,7 +95,7 @@ class Store:
             if path.stat().st_size == 0:
                 raise LedgerCorrupted(f"{path}: the file is empty; a ledger never is")
             store = cls(_connect(path, "mode=rw"), str(path))
-            # A folded file gets its log again, unless somebody reads it at this moment.
+            # A folded file gets a log again, unless somebody is reading it.
             with suppress(sqlite3.OperationalError):
                 store._connection.execute("PRAGMA journal_mode = WAL")
             return store
@@ -113,11 +113,11 @@ class Store:
             try:
                 connection.execute("SELECT 1 FROM sqlite_master").fetchone()
             except sqlite3.OperationalError:
-                # In a folder that may not be written there is no shared memory for the log; nobody writes there either.
+                # In a read-only folder SQLite cannot make the log's shared memory, and nobody can write.
                 connection.close()
                 for log in (path.with_name(path.name + end) for end in ("-wal", "-journal")):
                     if log.exists() and log.stat().st_size > 0:
-                        words = f"{log.name} must be taken in first, by opening the ledger for writing"
+                        words = f"{log.name} holds unmerged events; open the ledger for writing once to merge them"
                         raise LedgerError(f"{path}: {words}") from None
                 connection = _connect(path, "mode=ro&immutable=1")
             except sqlite3.DatabaseError:
@@ -131,7 +131,7 @@ class Store:
 
     @classmethod
     def _create(cls, path: Path, budget: str | None) -> None:
-        """Make the file whole under another name, then link it: no kill and no second process finds half of it."""
+        """Write the file under another name, then link it, so that nobody ever sees half of it."""
         with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
             draft = Path(folder) / "draft"
             connection = sqlite3.connect(draft, isolation_level=None)
@@ -166,22 +166,22 @@ class Store:
         return _digest(GENESIS, self._created, self.budget or "")
 
     @contextmanager
-    def appending(self) -> Iterator[tuple[list[Row], Append]]:
-        """One write transaction: gives the rows that others wrote meanwhile and a function that appends rows.
+    def appending(self) -> Iterator[tuple[list[LedgerRow], Append]]:
+        """Open a write transaction; yield the rows that others wrote since, and a function that appends rows.
 
-        The rows are on disk when the block is left; on an error inside it nothing is.
+        The rows are on disk when the block ends. After an error inside it none are.
         """
         with self._named_errors(), self._transaction("IMMEDIATE"):
             missed = self._verified_after(self.count, self.head)
-            self._seen(missed)  # they are on disk, whatever becomes of this transaction
-            written: list[Row] = []
+            self._seen(missed)  # they are on disk, even if this transaction fails
+            written: list[LedgerRow] = []
 
-            def append(events: Sequence[Event]) -> list[Row]:
+            def append(events: Sequence[Event]) -> list[LedgerRow]:
                 sequence, previous = (written[-1].sequence, written[-1].hash) if written else (self.count, self.head)
                 for event in events:
                     sequence, time, body = sequence + 1, _now(), event.to_json()
                     previous = _digest(previous, str(sequence), time, body)
-                    written.append(Row(sequence, time, body, previous, event))
+                    written.append(LedgerRow(sequence, time, body, previous, event))
                     self._insert(written[-1])
                 return written
 
@@ -192,13 +192,13 @@ class Store:
                 )
         self._seen(written)
 
-    def _insert(self, row: Row) -> None:
+    def _insert(self, row: LedgerRow) -> None:
         self._connection.execute(
             "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (row.sequence, row.time, *_facts(row.event), row.body, row.hash),
         )
 
-    def rows(self, after: int = 0) -> Iterator[Row]:
+    def rows(self, after: int = 0) -> Iterator[LedgerRow]:
         """Iterate over the rows in their order."""
         with self._named_errors():
             for sequence, time, *facts, body, digest in self._connection.execute(
@@ -210,31 +210,31 @@ class Store:
                 except (AccountingError, TypeError, ValueError) as error:
                     raise LedgerCorrupted(f"{self.path}: event {sequence} cannot be read ({error})") from error
                 if tuple(facts) != _facts(event):
-                    raise LedgerCorrupted(f"{self.path}: the columns of event {sequence} do not agree with its body")
-                yield Row(sequence, time, body, digest, event)
+                    raise LedgerCorrupted(f"{self.path}: the columns of event {sequence} differ from its body")
+                yield LedgerRow(sequence, time, body, digest, event)
 
-    def verify(self) -> list[Row]:
-        """Read the whole file and check the chain; returns the rows that this object had not seen before.
+    def verify(self) -> list[LedgerRow]:
+        """Read the whole file and check the chain; return the rows that were not read before.
 
         Raises
         ------
         LedgerCorrupted
-            With the first place that does not agree.
+            With the first row that is wrong.
         """
-        # In one transaction, so that rows and head are of one moment while others write.
+        # One transaction, so that rows and head belong together while others write.
         with self._named_errors(), self._transaction("DEFERRED"):
             problem = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if problem != "ok":
                 raise LedgerCorrupted(f"{self.path}: {problem}")
             rows = self._verified_after(0, self._genesis)
         if len(rows) < self.count or (self.count and rows[self.count - 1].hash != self.head):
-            raise LedgerCorrupted(f"{self.path}: event {self.count}, which was there before, is not there any more")
+            raise LedgerCorrupted(f"{self.path}: event {self.count}, which was read before, is missing")
         new = rows[self.count :]
         self._seen(new)
         return new
 
-    def news(self) -> list[Row]:
-        """Return the rows that others have written since this object last looked, checked against the chain."""
+    def new_rows(self) -> list[LedgerRow]:
+        """Return the rows that others wrote since the last reading, checked against the chain."""
         with self._named_errors():
             written = self._connection.execute("SELECT count FROM ledger").fetchone()
             if written == (self.count,):
@@ -244,11 +244,11 @@ class Store:
         self._seen(new)
         return new
 
-    def _seen(self, rows: Sequence[Row]) -> None:
+    def _seen(self, rows: Sequence[LedgerRow]) -> None:
         if rows:
             self.count, self.head = rows[-1].sequence, rows[-1].hash
 
-    def _verified_after(self, count: int, head: str) -> list[Row]:
+    def _verified_after(self, count: int, head: str) -> list[LedgerRow]:
         rows = []
         for row in self.rows(after=count):
             count += 1
@@ -262,13 +262,13 @@ class Store:
         expected = self._connection.execute("SELECT count, head FROM ledger").fetchone()
         if expected is None or expected[0] != count:
             written = 0 if expected is None else expected[0]
-            raise LedgerCorrupted(f"{self.path}: {count} events are there, but {written} were written")
+            raise LedgerCorrupted(f"{self.path}: it holds {count} events, but {written} were written")
         if expected[1] != head:
             raise LedgerCorrupted(f"{self.path}: the head of the chain or the budget was changed ({count} events)")
         return rows
 
     def fold(self) -> None:
-        """Take the log into the file, so that a reader needs and leaves no other; not while somebody has it open."""
+        """Merge the log into the file; does nothing while another process has it open."""
         self._connection.execute("PRAGMA busy_timeout = 0")
         with suppress(sqlite3.OperationalError):
             self._connection.execute("PRAGMA journal_mode = DELETE")
@@ -300,19 +300,19 @@ class Store:
 
 
 def _connect(path: Path, options: str) -> sqlite3.Connection:
-    # A URI, because its modes never make a new file.
+    # As a URI: its modes never create a file.
     return sqlite3.connect(
         f"{path.resolve().as_uri()}?{options}", uri=True, isolation_level=None, check_same_thread=False, timeout=_WAIT
     )
 
 
 def _facts(event: Event) -> tuple[str, int | None, str, str, str]:
-    """Return the columns that stand beside the body for readers with SQL alone."""
+    """Return the columns that repeat parts of the body, for readers who use SQL only."""
     return event.client, event.round, event.stage, event.what, event.kind
 
 
 def _digest(*parts: str) -> str:
-    # Lengths go in as well, so that no two lists of parts give the same text.
+    # With lengths, so that different parts never give the same text.
     text = "".join(f"{len(part)}:{part}" for part in parts)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -49,7 +49,7 @@ def copy(tmp_path: Path) -> Path:
 def test_imports_go_one_way(copy: Path) -> None:
     done = _lint(copy)
     assert done.returncode == 0, done.stdout
-    assert "2 kept, 0 broken" in done.stdout
+    assert " 0 broken" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,7 @@ def test_imports_go_one_way(copy: Path) -> None:
     [
         ("accounting/gdp.py", "import dpfedvis.numerics.kernels"),
         ("accounting/ledger.py", "    from attacks import anything"),
+        ("accounting/accountants/closed.py", "import accounting.ledger"),
         ("dpfedvis/numerics/mmd.py", "import attacks"),
     ],
 )
@@ -66,9 +67,10 @@ def test_an_import_the_other_way_is_caught(copy: Path, file: str, line: str) -> 
     target.write_text(target.read_text() + ("\n\ndef late() -> None:\n" if indented else "\n") + line + "\n")
     done = _lint(copy)
     assert done.returncode == 1
-    assert "1 kept, 1 broken" in done.stdout or "0 kept, 2 broken" in done.stdout
+    assert " 0 broken" not in done.stdout
     package = file.split("/")[0]
-    assert f"{package} is not allowed to import" in done.stdout
+    inside = line.endswith("accounting.ledger")
+    assert f"{'accounting.accountants' if inside else package} is not allowed to import" in done.stdout
 
 
 def test_commands_may_import_attacks(copy: Path) -> None:

@@ -1,6 +1,7 @@
-"""Accountants: readers of events that say what they cost, all behind one interface.
+"""Accountants turn releases into ε. One line of `ACCOUNTANTS` each.
 
-`ACCOUNTANTS` holds every one by name; `tightest` is the one that budgets are kept by.
+`tightest` chooses the one that budgets are enforced with. Imports go one way: accountants read compositions of events;
+ledger, calibration and statement read accountants.
 """
 
 from __future__ import annotations
@@ -18,23 +19,23 @@ from accounting.events import Event
 ACCOUNTANTS: dict[str, Accountant] = {
     accountant.name: accountant
     for accountant in (
-        Accountant("gdp", closed.gdp, True, "exact: Gaussian DP in closed form"),
-        Accountant("pld", google.pld, True, "dp-accounting, privacy loss distributions"),
-        Accountant("rdp", google.rdp, True, "dp-accounting, Rényi DP"),
-        Accountant("zcdp", closed.zcdp, True, "zero-concentrated DP; covers the discrete Gaussian"),
-        Accountant("opacus-prv", opacus.prv, True, "Opacus, privacy random variables"),
-        Accountant("opacus-rdp", opacus.rdp, True, "Opacus, Rényi DP"),
-        Accountant("opacus-gdp", opacus.gdp, False, "Opacus, central limit theorem: approximation, not a bound"),
-        Accountant("theorem", closed.theorem, True, "Thm 6 of the paper"),
-        Accountant("advanced", closed.advanced, True, "advanced composition"),
-        Accountant("basic", closed.basic, True, "basic composition"),
+        Accountant("gdp", closed.gdp, "exact: Gaussian DP in closed form"),
+        Accountant("pld", google.pld, "dp-accounting, privacy loss distributions", sampled=True),
+        Accountant("rdp", google.rdp, "dp-accounting, Rényi DP", sampled=True, discrete=True),
+        Accountant("zcdp", closed.zcdp, "zero-concentrated DP; covers the discrete Gaussian", discrete=True),
+        Accountant("opacus-prv", opacus.prv, "Opacus, privacy random variables", sampled=True),
+        Accountant("opacus-rdp", opacus.rdp, "Opacus, Rényi DP", sampled=True),
+        Accountant("opacus-gdp", opacus.gdp, "Opacus, limit theorem: not a bound", is_bound=False, sampled=True),
+        Accountant("theorem", closed.theorem, "Thm 6 of the paper"),
+        Accountant("advanced", closed.advanced, "advanced composition", discrete=True),
+        Accountant("basic", closed.basic, "basic composition", discrete=True),
     )
 }
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one accountant said: ε, or why it could not say."""
+    """ε by one accountant, or the reason why it has none."""
 
     epsilon: float | None
     is_bound: bool
@@ -57,28 +58,28 @@ def tightest(composition: Composition) -> Accountant:
 
 
 def compare(
-    clients: Iterable[Composition | Iterable[Event]], delta: float, names: Iterable[str] = tuple(ACCOUNTANTS)
+    clients: Iterable[Composition | Iterable[Event]], delta: float, names: Iterable[str] | None = None
 ) -> dict[str, Reading]:
-    """Let each accountant read the releases of several clients.
+    """Return ε of several clients' releases by each accountant.
 
     Parameters
     ----------
     clients : iterable of Composition or of iterables of Event
-        One entry a client. Clients hold disjoint records, so that the result is the largest over clients.
+        One entry a client. Clients hold disjoint records, so ε is the largest over clients, not a sum.
     delta : float
-    names : iterable of str
-        Accountants to ask.
+    names : iterable of str, optional
+        Accountants to ask; all by default.
 
     Returns
     -------
     dict of str to Reading
     """
     compositions = distinct(client if isinstance(client, Composition) else Composition(client) for client in clients)
-    return {name: _read(accountant(name), compositions, delta) for name in names}
+    return {name: _read(accountant(name), compositions, delta) for name in (ACCOUNTANTS if names is None else names)}
 
 
 def distinct(compositions: Iterable[Composition]) -> list[Composition]:
-    """Return compositions without those that equal an earlier one: many clients often release the same."""
+    """Return the compositions without duplicates: clients often release the same."""
     return list({each.groups: each for each in compositions}.values())
 
 

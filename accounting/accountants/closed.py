@@ -8,19 +8,16 @@ from collections.abc import Callable
 from accounting import checks
 from accounting.composition import Composition
 from accounting.errors import CannotAccount
-from accounting.gdp import gaussian_epsilon, gaussian_log_delta
-from accounting.roots import minimum, root
+from accounting.gdp import gaussian_epsilon, gaussian_log_delta, root
 
 
 def gdp(composition: Composition, delta: float) -> float:
     """Exact ε of Gaussian releases: μ² = Σ (Δ/σ)², then δ(ε) in closed form (Dong, Roth & Su 2022)."""
-    _only(composition, "gdp", discrete=False)
     return gaussian_epsilon(math.sqrt(composition.mu2), delta)
 
 
 def zcdp(composition: Composition, delta: float) -> float:
     """ε through zero-concentrated DP, for Gaussian and discrete Gaussian releases: ρ = Σ (Δ/σ)²/2."""
-    _only(composition, "zcdp", discrete=True)
     return zcdp_epsilon((composition.mu2 + composition.discrete_mu2) / 2, delta)
 
 
@@ -28,8 +25,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     """ε of a ρ-zCDP mechanism at δ.
 
     ρ-zCDP is (α, αρ)-RDP for every α > 1, and (α, τ)-RDP gives ε = τ + (log(1/δ) + (α − 1) log(1 − 1/α) − log α)/(α −
-    1) (Canonne, Kamath & Steinke 2020, Prop. 12). Every α gives a valid bound, so that the search for the best one
-    cannot make it wrong.
+    1) (Canonne, Kamath & Steinke 2020, Prop. 12). Every α gives a valid bound, so an inexact search for the
+    best one is harmless.
     """
     rho = checks.nonnegative("rho", rho)
     log_inverse = -math.log(checks.probability("delta", delta))
@@ -42,11 +39,11 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return alpha * rho + (log_inverse - gap * math.log1p(1 / gap) - math.log(alpha)) / gap
 
     centre = 0.5 * math.log(log_inverse / rho)
-    return max(0.0, minimum(bound, centre - 6, centre + 6))
+    return max(0.0, _minimum(bound, centre - 6, centre + 6))
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Largest ρ for which `zcdp_epsilon` stays at ε."""
+    """Largest ρ whose `zcdp_epsilon` is at most ε."""
     epsilon = checks.positive("epsilon", epsilon)
 
     def excess(log_rho: float) -> float:
@@ -63,13 +60,11 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 def theorem(composition: Composition, delta: float) -> float:
     """ε of Thm 6 of the paper: σ² = 8 S Δ² log(e + ε/δ)/ε² (Kairouz, Oh & Viswanath 2015, Thm 4.3), solved for ε.
 
-    Gaussian composition depends on Σ (Δ/σ)² alone, so that releases of different noise have the ε of equal ones with
-    the same sum, and S (Δ/σ)² may be read as that sum.
+    Gaussian composition depends on Σ (Δ/σ)² alone, so for releases of different noise that sum replaces S (Δ/σ)².
 
     The theorem is stated for every ε > 0, but it is false for large ones: it gives ε of the order of μ√(8 log(1/δ)),
-    below the μ²/2 that no analysis can undercut once ε is above about 16 log(e + ε/δ). There it has no valid statement.
+    below the μ²/2 that no analysis can undercut once ε is above about 16 log(e + ε/δ). There it raises.
     """
-    _only(composition, "theorem", discrete=False)
     log_mu2 = math.log(composition.mu2)
 
     def excess(log_epsilon: float) -> float:
@@ -82,7 +77,7 @@ def theorem(composition: Composition, delta: float) -> float:
         high += 1
     epsilon = math.exp(root(excess, low - 1e-9, high, absolute=1e-13))
     if gaussian_log_delta(math.sqrt(composition.mu2), epsilon) > math.log(delta):
-        raise CannotAccount(f"theorem: Thm 6 is false here; it claims ε = {epsilon:.6g}, less than the exact value")
+        raise CannotAccount(f"theorem: Thm 6 is false here: its ε = {epsilon:.6g} is below the exact value")
     return epsilon
 
 
@@ -96,7 +91,6 @@ def theorem_sigma(*, sensitivity: float, rounds: int, epsilon: float, delta: flo
 
 def basic(composition: Composition, delta: float) -> float:
     """Basic composition (Dwork & Roth 2014): each of k releases at (ε_i, δ/k) by its exact curve, and ε = Σ ε_i."""
-    _only(composition, "basic", discrete=True)
     return math.fsum(count * epsilon for epsilon, count in _each(composition, delta / composition.releases))
 
 
@@ -105,7 +99,6 @@ def advanced(composition: Composition, delta: float) -> float:
 
     Dwork, Rothblum & Vadhan 2010, Thm III.3; the martingale argument does not need equal ε_i.
     """
-    _only(composition, "advanced", discrete=True)
     each = _each(composition, delta / (2 * composition.releases))
     if any(epsilon > 700 for epsilon, _ in each):
         return math.inf
@@ -123,8 +116,9 @@ def _each(composition: Composition, delta: float) -> list[tuple[float, int]]:
     return [(read(noise), count) for read, groups in readings for noise, count in groups.items()]
 
 
-def _only(composition: Composition, name: str, *, discrete: bool) -> None:
-    if composition.sampled:
-        raise CannotAccount(f"{name} has no valid statement for Poisson-sampled releases; use pld")
-    if composition.discrete and not discrete:
-        raise CannotAccount(f"{name} is for continuous Gaussian noise; use zcdp for the discrete Gaussian")
+def _minimum(function: Callable[[float], float], low: float, high: float) -> float:
+    """Smallest value that a bounded search finds between `low` and `high`."""
+    from scipy.optimize import minimize_scalar  # slow to import
+
+    found = minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 1e-10})
+    return float(found.fun)

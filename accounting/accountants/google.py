@@ -22,8 +22,6 @@ Groups = tuple[tuple[float, float, int], ...]
 
 def pld(composition: Composition, delta: float) -> float:
     """ε by numerical composition of privacy loss distributions (Koskela et al. 2020; Doroshenko et al. 2022)."""
-    if composition.discrete:
-        raise CannotAccount("pld has no privacy loss distribution for a discrete Gaussian vector; use zcdp or rdp")
     epsilon = _pld_epsilon(_groups(composition), delta)
     if epsilon == math.inf:
         raise CannotAccount(f"pld cannot resolve δ = {delta:g}: its truncated tails weigh more than that; rdp can")

@@ -15,9 +15,9 @@ _LARGEST_MU = 30
 def prv(composition: Composition, delta: float) -> float:
     """ε by privacy random variables (Gopi, Lee & Wutschitz 2021): Opacus's upper end of its error interval."""
     if composition.total_mu > _LARGEST_MU:
-        raise CannotAccount(f"opacus-prv is asked up to μ = {_LARGEST_MU} only, not {composition.total_mu:.4g}")
+        raise CannotAccount(f"opacus-prv is used up to μ = {_LARGEST_MU} only, not at {composition.total_mu:.4g}")
     accountant = _opacus("opacus.accountants").PRVAccountant()
-    accountant.history = _history(composition, "opacus-prv")
+    accountant.history = _history(composition)
     try:
         return float(accountant.get_epsilon(delta=delta))
     except (ValueError, RuntimeError, MemoryError, IndexError, OverflowError) as error:
@@ -27,7 +27,7 @@ def prv(composition: Composition, delta: float) -> float:
 def rdp(composition: Composition, delta: float) -> float:
     """ε by Rényi DP, with Opacus's orders."""
     accountant = _opacus("opacus.accountants").RDPAccountant()
-    accountant.history = _history(composition, "opacus-rdp")
+    accountant.history = _history(composition)
     try:
         return float(accountant.get_epsilon(delta=delta))
     except (ValueError, OverflowError) as error:
@@ -36,9 +36,9 @@ def rdp(composition: Composition, delta: float) -> float:
 
 def gdp(composition: Composition, delta: float) -> float:
     """ε by Opacus's central-limit GDP: an approximation for many rounds, not a bound (it can be too small)."""
-    history = _history(composition, "opacus-gdp")
+    history = _history(composition)
     if len(history) != 1:
-        raise CannotAccount("opacus-gdp knows one noise multiplier and one sampling rate at a time")
+        raise CannotAccount("opacus-gdp needs one noise multiplier and one sampling rate for all releases")
     noise, rate, steps = history[0]
     gdp_analysis = _opacus("opacus.accountants.analysis.gdp")
     try:
@@ -49,9 +49,7 @@ def gdp(composition: Composition, delta: float) -> float:
         raise CannotAccount(f"opacus-gdp failed at δ = {delta:g}: {error}") from error
 
 
-def _history(composition: Composition, name: str) -> list[tuple[float, float, int]]:
-    if composition.discrete:
-        raise CannotAccount(f"{name} knows continuous Gaussian noise only; use zcdp for the discrete Gaussian")
+def _history(composition: Composition) -> list[tuple[float, float, int]]:
     plain = [(noise, 1.0, count) for noise, count in sorted(composition.gaussian.items())]
     sampled = [(noise, rate, count) for (noise, rate), count in sorted(composition.sampled.items())]
     return plain + sampled

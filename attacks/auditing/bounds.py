@@ -19,8 +19,7 @@ from scipy.special import bdtrc, betaln, ndtr, ndtri, xlog1py, xlogy
 
 from accounting import Ledger, checks
 from accounting.errors import InvalidParameter
-from accounting.gdp import gaussian_epsilon
-from accounting.roots import root
+from accounting.gdp import gaussian_epsilon, root
 from attacks.shared.statistics import rate_above
 
 _LARGEST = 60.0  # e^−60 is far below one over any number of games

@@ -7,7 +7,6 @@ import math
 from accounting import DiscreteGaussianRelease, GaussianRelease, SampledGaussianRelease, gaussian_epsilon
 
 DELTA = 1e-5
-DISCRETE = ["rdp", "zcdp", "advanced", "basic"]
 
 # What numerical accountants add to the exact value: cells of a grid, or an error that PRV adds on purpose.
 SLACK = 1e-9

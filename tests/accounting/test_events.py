@@ -62,12 +62,10 @@ def test_an_event_is_frozen(event: Event) -> None:
         event.client = "someone else"
 
 
-def test_mu_noise_multiplier_and_rho_follow_from_the_fields() -> None:
+def test_mu_and_noise_multiplier_follow_from_the_fields() -> None:
     event = gaussian(sensitivity=3.0, sigma=6.0, count=16)
     assert event.noise_multiplier == 2.0
     assert event.mu == 2.0
-    discrete = DiscreteGaussianRelease(**COMMON, sensitivity=3.0, sigma=6.0, count=16, granularity=0.5)
-    assert discrete.rho == 2.0
 
 
 def test_whole_floats_become_integers_and_integers_floats() -> None:

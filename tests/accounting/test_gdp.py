@@ -8,7 +8,6 @@ import mpmath
 import pytest
 
 from accounting import InvalidParameter, gaussian_delta, gaussian_epsilon, gaussian_log_delta, gaussian_mu
-from accounting.gdp import compose
 
 MUS = [1e-3, 4e-3, 0.02, 0.1, 0.5, 1.0, 2.3, 7.0, 30.0, 120.0, 500.0]
 DELTAS = [1e-2, 1e-3, 1e-5, 1e-10, 1e-20, 1e-50, 1e-100, 1e-200, 1e-300]
@@ -111,12 +110,6 @@ def test_epsilon_zero_is_total_variation() -> None:
 
 def test_golden_fifty_rounds_at_noise_five() -> None:
     assert gaussian_epsilon(math.sqrt(50) / 5, 1e-5) == pytest.approx(6.572970067, abs=5e-10)
-
-
-def test_composition_adds_squares() -> None:
-    assert compose([]) == 0.0
-    assert compose([3.0, 4.0]) == 5.0
-    assert compose((0.2,) * 50) == pytest.approx(math.sqrt(2), rel=1e-15)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, 1.5, math.nan, math.inf, -math.inf, "1e-5", None, True])

@@ -67,10 +67,10 @@ def test_reopening_with_another_budget_is_refused(tmp_path: Path) -> None:
         Budget(1.0, 1e-5, scope="landmarks"),
         Budget(1.0, 1e-5, unit="client"),
     ):
-        with pytest.raises(LedgerError, match="was made with"):
+        with pytest.raises(LedgerError, match="was created with"):
             Ledger(path, other)
     Ledger(tmp_path / "none.db").close()
-    with pytest.raises(LedgerError, match="was made with None"):
+    with pytest.raises(LedgerError, match="was created with None"):
         Ledger(tmp_path / "none.db", BUDGET)
 
 

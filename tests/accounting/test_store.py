@@ -90,17 +90,17 @@ def test_a_changed_byte_in_a_body_is_found(copy: Path) -> None:
         ("UPDATE events SET stage = 'release' WHERE seq = 8", "event 8 "),
         ("UPDATE events SET kind = 'unprotected' WHERE seq = 8", "event 8 "),
         ("UPDATE events SET seq = 1000 WHERE seq = 60", "event 60 "),
-        ("DELETE FROM events WHERE seq = 60", "59 events are there, but 60 were written"),
-        ("DELETE FROM events WHERE seq > 30", "30 events are there, but 60 were written"),
+        ("DELETE FROM events WHERE seq = 60", "it holds 59 events, but 60 were written"),
+        ("DELETE FROM events WHERE seq > 30", "it holds 30 events, but 60 were written"),
         ("DELETE FROM events WHERE seq = 5", "event 5 "),
         ("DELETE FROM events WHERE seq = 1", "event 1 "),
-        ("DELETE FROM events", "0 events are there, but 60 were written"),
+        ("DELETE FROM events", "it holds 0 events, but 60 were written"),
         ("UPDATE ledger SET budget = replace(budget, '1.0', '9.0')", "budget"),
         ("UPDATE ledger SET budget = NULL", "budget"),
         ("UPDATE ledger SET budget = 'x'", "budget"),
         ("UPDATE ledger SET budget = x'ff'", "budget"),
         ("UPDATE ledger SET created = '2000'", "event 1 "),
-        ("UPDATE ledger SET count = 59", "60 events are there, but 59 were written"),
+        ("UPDATE ledger SET count = 59", "it holds 60 events, but 59 were written"),
         ("UPDATE ledger SET head = replace(head, 'a', 'b')", "head of the chain"),
         ("UPDATE ledger SET format = 2", "format 1"),
         ("DELETE FROM ledger", "format 1"),
@@ -163,7 +163,7 @@ def test_a_file_put_back_to_an_earlier_state_is_found_by_an_open_ledger(original
         connection.close()
         edit(path, "DELETE FROM events WHERE seq = 2", f"UPDATE ledger SET count = 1, head = '{head}'")
         # The file is consistent in itself, but this object has seen more.
-        with pytest.raises(LedgerCorrupted, match="event 2, which was there before"):
+        with pytest.raises(LedgerCorrupted, match="event 2, which was read before"):
             ledger.verify()
         with pytest.raises(LedgerCorrupted):
             ledger.record(round_of(3))

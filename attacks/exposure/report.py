@@ -15,7 +15,7 @@ from accounting import checks
 from attacks.exposure.landmarks import Exposure, checked_points, exposure, nearest
 from attacks.shared.registry import NothingToAttack, Truth
 from attacks.shared.statistics import Limit
-from dpfedvis.reporting.figures import save_png
+from dpfedvis.reporting.drawing import save_png
 from dpfedvis.runs.upload_reader import Recording
 
 

@@ -18,7 +18,7 @@ from attacks.inversion.solver import Prior, invert_gradient
 from attacks.shared.gradients import Float64, as_learned, contribution_of, gradients_of
 from attacks.shared.registry import NothingToAttack, Truth
 from dpfedvis.numerics.kernels import Kernel, squared_distances
-from dpfedvis.reporting.figures import save_png
+from dpfedvis.reporting.drawing import save_png
 from dpfedvis.runs.upload_reader import Recording
 
 LARGEST, CLIENTS, ROUNDS, STARTS = 16, 4, 20, 4

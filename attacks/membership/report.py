@@ -15,7 +15,7 @@ from attacks.shared.gradients import Float64, as_learned, contribution_of, gradi
 from attacks.shared.registry import NothingToAttack, Truth
 from attacks.shared.statistics import Limit
 from dpfedvis.numerics.kernels import Array
-from dpfedvis.reporting.figures import save_png
+from dpfedvis.reporting.drawing import save_png
 from dpfedvis.runs.upload_reader import Recording
 
 DELTA = 1e-5

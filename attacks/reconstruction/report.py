@@ -24,7 +24,7 @@ from attacks.reconstruction.scores import CannotScore, Closeness, closeness, lar
 from attacks.shared.registry import NothingToAttack, Truth
 from dpfedvis.mechanisms.rows import DistanceRows, KernelRows, Rows
 from dpfedvis.numerics.kernels import Array
-from dpfedvis.reporting.figures import save_png
+from dpfedvis.reporting.drawing import save_png
 from dpfedvis.runs.upload_reader import RecordedUpload, Recording
 
 SCORED, SHOWN = 2000, 10

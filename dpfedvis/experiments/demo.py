@@ -19,7 +19,7 @@ from dpfedvis.evaluation.scores import score
 from dpfedvis.evaluation.theory.bound import NORMS, Norm
 from dpfedvis.evaluation.theory.study import Case, Settings, Study
 from dpfedvis.experiments.sweeps.baselines import central_map
-from dpfedvis.reporting import page_figures
+from dpfedvis.reporting import interactive_maps
 from dpfedvis.reporting.bounds import COLUMNS, pick, size, verdicts
 from dpfedvis.reporting.palette import looks
 from dpfedvis.reporting.rendering import render_html, shown
@@ -128,10 +128,10 @@ def page(story: Story) -> str:
     simulated = {key: runs[key].simulation for key in story.names}
     clouds = {"central": story.central} | {key: each.cloud for key, each in simulated.items() if each is not None}
     figures = {
-        f"map-{key}": {**page_figures.points(each, webgl=False), "compact": True} for key, each in clouds.items()
+        f"map-{key}": {**interactive_maps.points(each, webgl=False), "compact": True} for key, each in clouds.items()
     }
     if last.density is not None:
-        figures["public"] = page_figures.density(last.density, last.cloud.places)
+        figures["public"] = interactive_maps.density(last.density, last.cloud.places)
     classes = story.central.groupings["class"].names if "class" in story.central.groupings else ()
     budget = last.folder / "figures" / "budget.svg"
     return render_html(

@@ -16,7 +16,7 @@ from scipy.ndimage import gaussian_filter, zoom
 from dpfedvis.federation.private_map import Density
 from dpfedvis.federation.private_map.published_map import half_side
 from dpfedvis.numerics.kernels import Array
-from dpfedvis.reporting.figures import save_png
+from dpfedvis.reporting.drawing import save_png
 
 SMOOTHED = 0.8  # standard deviation of the smoothing, in cells
 STANDS_OUT = 4.0  # standard deviations of the noise that is left: about one false cell in 30,000

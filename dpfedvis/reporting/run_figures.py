@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 from accounting.rounding import rounded_up
-from dpfedvis.reporting.drawing import svg
-from dpfedvis.reporting.figures import plain
+from dpfedvis.reporting.drawing import plain, svg
 from dpfedvis.reporting.palette import looks
 from dpfedvis.reporting.run_facts import Cloud, RunFacts, number
 

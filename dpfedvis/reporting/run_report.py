@@ -19,10 +19,9 @@ from dpfedvis.estimators.maps import FederatedMap
 from dpfedvis.evaluation.metrics import METRICS
 from dpfedvis.federation.private_map import Density
 from dpfedvis.numerics.files import write_text
-from dpfedvis.reporting import page_figures
+from dpfedvis.reporting import interactive_maps
 from dpfedvis.reporting.density_figures import draw_density, draw_private_view
-from dpfedvis.reporting.drawing import svg
-from dpfedvis.reporting.figures import save_png
+from dpfedvis.reporting.drawing import save_png, svg
 from dpfedvis.reporting.rendering import render_html, shown
 from dpfedvis.reporting.run_facts import Cloud, RunFacts, number
 from dpfedvis.reporting.run_figures import draw_map, drawings
@@ -79,11 +78,11 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
     """
     config, statement, origin = facts.config, facts.statement, facts.provenance
     if facts.density is not None:
-        figures = {"map": page_figures.density(facts.density, facts.cloud.places)}
+        figures = {"map": interactive_maps.density(facts.density, facts.cloud.places)}
     else:
-        figures = {"map": page_figures.points(facts.cloud)}
+        figures = {"map": interactive_maps.points(facts.cloud)}
     if facts.simulation is not None:
-        figures["places"] = page_figures.points(facts.simulation.cloud)
+        figures["places"] = interactive_maps.points(facts.simulation.cloud)
     made = {"tsne": "a t-SNE map", "umap": "a UMAP map", "clusters": f"{config.clusters} clusters"}
     scores = {} if facts.simulation is None else facts.simulation.scores
     return render_html(

@@ -36,7 +36,7 @@ from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import PublishedFedDL
 from dpfedvis.mechanisms.rows import DistanceRows
 from dpfedvis.numerics.files import write_text
-from dpfedvis.reporting.figures import save_png
+from dpfedvis.reporting.drawing import save_png
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording

@@ -19,8 +19,7 @@ from accounting import Ledger
 from dpfedvis.cli.main import main
 from dpfedvis.data import load
 from dpfedvis.evaluation.metrics.landmarks import certificate_per_record
-from dpfedvis.reporting.html_parts import packed
-from dpfedvis.reporting.page_figures import points
+from dpfedvis.reporting.interactive_maps import packed, points
 from dpfedvis.reporting.rendering import script_json, shown
 from dpfedvis.reporting.run_facts import Cloud, Grouping, RunFacts, StatementMismatch
 from dpfedvis.reporting.run_report import write_report

@@ -16,7 +16,7 @@ import pytest
 from accounting import Ledger
 from dpfedvis.experiments.sweeps.store import Row
 from dpfedvis.reporting import rendering
-from dpfedvis.reporting.page_figures import points
+from dpfedvis.reporting.interactive_maps import points
 from dpfedvis.reporting.run_facts import Cloud, Grouping
 from tests.makers import HOSTILE
 

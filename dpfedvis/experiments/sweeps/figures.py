@@ -12,8 +12,7 @@ from accounting.rounding import rounded_up
 from dpfedvis.evaluation.metrics import Metric
 from dpfedvis.experiments.sweeps.cells import Kind
 from dpfedvis.experiments.sweeps.summary import Context, Estimate, Point
-from dpfedvis.reporting.drawing import svg
-from dpfedvis.reporting.figures import plain
+from dpfedvis.reporting.drawing import plain, svg
 from dpfedvis.reporting.palette import Look, paired
 
 _APART = 3.0  # how far beyond the others, as a factor, ε = 0 and ε = ∞ are put

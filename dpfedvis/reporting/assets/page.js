@@ -1,28 +1,18 @@
 "use strict";
-// Draws the figures that the page carries as JSON, in the colours of the reader's theme.
+// Draws the maps that the page carries as JSON, in the colours of the reader's theme.
 (() => {
   const figures = JSON.parse(document.getElementById("figures").textContent);
   const scheme = matchMedia("(prefers-color-scheme: dark)");
   const coarse = matchMedia("(pointer: coarse)").matches;
   const webgl = Boolean(document.createElement("canvas").getContext("webgl"));
-  const THEME = ["ink", "quiet", "grid", "accent", "soft", "warn", "panel", "rule"];
+  const THEME = ["ink", "accent", "soft", "panel"];
   const CONFIG = {
     responsive: true, displayModeBar: false, scrollZoom: false, // the page has buttons of its own, for every reader
   };
 
   const theme = () => {
     const style = getComputedStyle(document.documentElement);
-    return Object.fromEntries(THEME.map((name) => ["@" + name, style.getPropertyValue("--" + name).trim()]));
-  };
-
-  // A copy of a value with the theme's colours in place of their names; other text is left as it is.
-  const coloured = (value, colours, isColour = false) => {
-    if (typeof value === "string") return isColour && value in colours ? colours[value] : value;
-    if (Array.isArray(value)) return value.map((each) => coloured(each, colours, isColour));
-    if (value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
-    if (isColour && "light" in value && "dark" in value) return scheme.matches ? value.dark : value.light;
-    return Object.fromEntries(
-      Object.entries(value).map(([key, each]) => [key, coloured(each, colours, key.endsWith("color"))]));
+    return Object.fromEntries(THEME.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
   };
 
   const unpack = ({ dtype, bdata }) => {
@@ -32,37 +22,21 @@
 
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-  const layoutOf = (own, colours) => {
-    const axis = {
-      automargin: true, gridcolor: "@grid", linecolor: "@rule", zerolinecolor: "@rule", tickfont: { color: "@quiet" },
-      title: { font: { color: "@quiet" } },
-    };
-    const merged = {
-      ...own,
-      xaxis: { ...axis, ...own.xaxis, title: { ...axis.title, ...own.xaxis?.title } },
-      yaxis: { ...axis, ...own.yaxis, title: { ...axis.title, ...own.yaxis?.title } },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: "@ink" },
-      hoverlabel: { bgcolor: "@panel", bordercolor: "@soft", font: { color: "@ink" } },
-      legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
-      margin: own.margin ?? { l: 58, r: 20, t: 12, b: 46 },
-      showlegend: own.showlegend ?? false,
-      dragmode: own.dragmode ?? (coarse ? false : "zoom"), // on a touch screen a drag scrolls the page
-    };
-    return coloured(merged, colours);
-  };
-
   const bare = { visible: false, showgrid: false, zeroline: false };
-  const mapLayout = (plot, colours, range) => layoutOf({
-    // A drag does what the reader has chosen, also after a change of colours.
-    ...(plot.layout && { dragmode: plot.layout.dragmode }),
-    uirevision: "kept",
+  const mapLayout = (plot, { ink, panel, soft }, range) => ({
     xaxis: { ...bare, ...(range && { range: range[0] }) },
     yaxis: { ...bare, scaleanchor: "x", ...(range && { range: range[1] }) },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: ink },
+    hoverlabel: { bgcolor: panel, bordercolor: soft, font: { color: ink } },
     margin: { l: 8, r: 8, t: 8, b: 8 },
     hovermode: "closest",
-  }, colours);
+    showlegend: false,
+    uirevision: "kept",
+    // A drag does what the reader has chosen, also after a change of colours; on a touch screen it scrolls the page.
+    dragmode: plot.layout?.dragmode ?? (coarse ? false : "zoom"),
+  });
 
   const button = (text, pressed, action) => {
     const made = document.createElement("button");
@@ -167,7 +141,7 @@
           visible: !hidden.has(number),
           marker: {
             size, opacity: 0.85, symbol: look?.symbol ?? "circle",
-            color: look ? (scheme.matches ? look.dark : look.light) : theme()["@accent"],
+            color: look ? (scheme.matches ? look.dark : look.light) : theme().accent,
           },
         };
       });
@@ -213,13 +187,13 @@
       const rows = Array.from({ length: spec.cells }, (_, i) => z.subarray(i * spec.cells, (i + 1) * spec.cells));
       const heat = {
         type: "heatmap", x: side, y: side, z: rows.map((row) => Array.from(row)), zmin: 0,
-        colorscale: [[0, colours["@panel"]], [0.35, "#41a0c4"], [1, scheme.matches ? "#f4f1c9" : "#0b2f66"]],
+        colorscale: [[0, colours.panel], [0.35, "#41a0c4"], [1, scheme.matches ? "#f4f1c9" : "#0b2f66"]],
         colorbar: { thickness: 10, len: 0.6, title: { text: "%" }, outlinewidth: 0 },
         hovertemplate: "%{z:.2f} % of all records<extra></extra>",
       };
       const dots = {
         type: "scatter", mode: "markers", x, y, hoverinfo: "skip", visible: withAnchors,
-        marker: { size: 4, color: colours["@soft"], line: { width: 0.5, color: colours["@panel"] } },
+        marker: { size: 4, color: colours.soft, line: { width: 0.5, color: colours.panel } },
       };
       return Plotly.react(plot, [heat, dots], mapLayout(plot, colours, [range, range]), CONFIG);
     };
@@ -238,29 +212,11 @@
     return draw;
   };
 
-  // What is hidden in all figures of a family.
-  const absent = {};
-
-  const chart = (key, spec, plot) => () => {
-    const colours = theme(), hidden = absent[spec.family];
-    const shown = coloured(spec.data, colours).map((each) =>
-      (hidden ? { ...each, visible: !hidden.has(Number(each.legendgroup)) } : each));
-    return Plotly.react(plot, shown, layoutOf(spec.layout, colours), CONFIG);
-  };
-
-  const legend = (key, spec) => {
-    absent[key] = new Set();
-    const family = Object.entries(figures).filter(([, each]) => each.family === key).map(([own]) => own);
-    const redraw = () => family.forEach((own) => draws[names.indexOf(own)]());
-    return () => switches(document.getElementById("legend-" + key), spec.series, absent[key], redraw);
-  };
-
-  const kinds = { points, density, plot: chart, legend };
-  const names = Object.keys(figures);
+  const kinds = { points, density };
   const draws = Object.entries(figures).map(([key, spec]) =>
     kinds[spec.kind](key, spec, document.getElementById("plot-" + key)));
   const all = () => Promise.all(draws.map((draw) => draw()));
   scheme.addEventListener("change", all);
-  // For whoever waits for the figures, such as a test.
+  // For whoever waits for the maps, such as a test.
   all().then(() => { document.documentElement.dataset.drawn = "true"; });
 })();

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpfedvis.experiments.sweeps.store import Row
+from dpfedvis.experiments.sweeps.store import CellRow
 from tests import makers
 from tests.command_line import called
 from tests.crash.folders import copy, events_of, recorded
@@ -144,10 +144,10 @@ def demo(made_once: MadeOnce) -> Path:
 
 
 @pytest.fixture
-def sweep_rows() -> list[Row]:
+def sweep_rows() -> list[CellRow]:
     """A sweep of two mechanisms, with both baselines, on data with a bad name."""
 
-    def made(score: float, kind: str = "run", seed: int = 0, **settings: Any) -> Row:
+    def made(score: float, kind: str = "run", seed: int = 0, **settings: Any) -> CellRow:
         end = {"central": math.inf, "data-free": 0.0}.get(kind, settings.get("epsilon", math.inf))
         facts = {"data": makers.HOSTILE[0], "seed": seed, **settings}
         return makers.row(facts, kind=kind, scores={"nmi": score, "ca_10": score / 2}, epsilon_end_to_end=end)

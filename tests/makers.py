@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from accounting import Budget
 from dpfedvis import FederatedData, FedTSNE, FedUMAP
 from dpfedvis.data import Dataset
-from dpfedvis.experiments.sweeps.store import Row
+from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.reporting.run_report import show
 from dpfedvis.runs.code_version import CodeVersion
 from dpfedvis.runs.execute import execute
@@ -139,7 +139,7 @@ def marked_run(folder: Path, data: Path, **settings: Any) -> Path:
 HERE = CodeVersion("1.0", "a" * 40)
 
 
-def row(settings: dict[str, Any] | None = None, **facts: Any) -> Row:
+def row(settings: dict[str, Any] | None = None, **facts: Any) -> CellRow:
     """A row of a sweep that nothing has computed."""
     settings = {"data": "digits", **(settings or {})}
     common: dict[str, Any] = {
@@ -149,4 +149,4 @@ def row(settings: dict[str, Any] | None = None, **facts: Any) -> Row:
         "finished": "2025-01-01T00:00:00+00:00",
     }  # fmt: skip
     common |= facts
-    return Row(address=facts.get("address", repr((common["kind"], settings))), **common)
+    return CellRow(address=facts.get("address", repr((common["kind"], settings))), **common)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpfedvis.cli.common import add_command, print_json
 from dpfedvis.errors import DpfedvisError
 
 if TYPE_CHECKING:
@@ -35,12 +36,13 @@ class NotForAll(DpfedvisError):
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "attack",
+        run,
         help="try to get records back from a recorded run",
         description="Attack a recorded run as an honest-but-curious server would, and score what comes out.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--run", required=True, metavar="FOLDER", dest="folder", help="what dpfedvis run left")
     parser.add_argument("--kind", default="all", help="reconstruction, inversion, membership, exposure or all (all)")
@@ -48,8 +50,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--owner-out", metavar="FOLDER", help="where to leave a file for each client with its most "
                         "exposed records, for that client only")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of the attacks' own random choices (0)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     if owners is not None:
         write_owners(recording, truth, owners)
     if arguments.json:
-        print(json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False))
+        print_json(report)
         return 0
     for name, each in report.items():
         if "skipped" in each:
@@ -130,15 +130,13 @@ def truth_of(folder: Path) -> Truth:
 def write(result: Result, name: str, out: Path) -> None:
     """Leave a page, a picture and JSON of one attack."""
     from dpfedvis.numerics.files import write_text
-    from dpfedvis.runs.execute import FolderUnusable
+    from dpfedvis.runs.folder import writing
 
-    try:
+    with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         result.figure(out / f"{name}.png")
         write_text(out / f"{name}.json", result.to_json() + "\n")
         write_text(out / f"{name}.md", result.markdown())
-    except OSError as error:
-        raise FolderUnusable(f"{out} cannot be written to: {error.strerror}") from error
 
 
 def apart(folder: Path, *public: Path) -> Path:
@@ -154,13 +152,11 @@ def write_owners(recording: Recording, truth: Truth, folder: Path) -> None:
     """Leave each client a file of its most exposed records."""
     from attacks.exposure.report import owner_views
     from dpfedvis.numerics.files import write_text
-    from dpfedvis.runs.execute import FolderUnusable
+    from dpfedvis.runs.folder import writing
 
-    try:
+    with writing(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number, view in enumerate(owner_views(recording, truth)):
             # A client's name may be no name for a file, and two may differ in such letters only.
             plain = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in view.client)
             write_text(folder / f"{number}-{plain}.json", view.to_json() + "\n")
-    except OSError as error:
-        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error

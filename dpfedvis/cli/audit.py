@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accounting.errors import InvalidParameter
 from dpfedvis.cli.audit_pipeline import MECHANISM_SETTINGS, audit_run, audit_settings, write_audit
-from dpfedvis.errors import DpfedvisError
+from dpfedvis.cli.common import MissingOption, add_command, print_json, progress_bar
 
 if TYPE_CHECKING:
     from attacks.auditing import Level
@@ -40,18 +37,15 @@ _PIPELINE = "pipeline"
 _DELTA, _NOISE, _CANARIES = 1e-5, "seeded", 10_000
 
 
-class MissingOption(DpfedvisError):
-    """An option that this mechanism cannot do without."""
-
-
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "audit",
+        run,
         help="hold a mechanism's ε against what an adversary can certify",
         description="Certify a lower bound on the ε of a mechanism, and compare it with what the ledger claims.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--run", metavar="FOLDER", dest="folder", help="audit the map of this run by its settings, and "
                         "put the result into its statement")  # fmt: skip
@@ -72,8 +66,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--confidence", type=float, default=0.95, help="of each lower bound (0.95)")
     parser.add_argument("--seed", type=int, default=0, help="of coins and seeded noise (0)")
     parser.add_argument("--out", metavar="FOLDER", help="for page, figure and JSON of each audit")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -86,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.folder is not None:
         checks.one_of("--level", arguments.level, (_PIPELINE, "both"))
-        return audit_run(arguments, _bar)
+        return audit_run(arguments, progress_bar)
     arguments.delta = _DELTA if arguments.delta is None else arguments.delta
     arguments.noise = arguments.noise or _NOISE
     if arguments.mechanism is None:
@@ -101,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if budget is None and any(each.protection != "none" for each in chosen):
         raise MissingOption("--epsilon is needed: without a budget a mechanism that protects claims nothing")
     if arguments.level == _PIPELINE:
-        return audit_settings(arguments, chosen, budget, _bar)
+        return audit_settings(arguments, chosen, budget, progress_bar)
     # All of them before the first runs, so that bad settings are found before any work.
     planned = [(each, name, _level(arguments, each, name)) for each in chosen for name in _levels(arguments, each)]
     folder = None if arguments.out is None else Path(arguments.out)
@@ -115,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             print(results[-1], flush=True)
     if arguments.json:
-        print(json.dumps([result.to_dict() for result in results], indent=2, ensure_ascii=False, allow_nan=False))
+        print_json([result.to_dict() for result in results])
     elif folder is not None:
         print(f"pages, figures and JSON are in {folder}")
     return int(any(result.verdict == "violated" for result in results))
@@ -153,26 +145,10 @@ def _level(arguments: argparse.Namespace, mechanism: Mechanism, name: str) -> Le
         "noise": arguments.noise,
         "seed": arguments.seed,
         "confidence": arguments.confidence,
-        "progress": _bar(f"{mechanism.name}, {name}", "round"),
+        "progress": progress_bar(f"{mechanism.name}, {name}", "round"),
     }
     if arguments.rounds is not None:
         common["rounds"] = arguments.rounds
     if name == "noise":
         return NoiseAudit(canaries=_CANARIES if arguments.canaries is None else arguments.canaries, **common)
     return RecordAudit(games=arguments.games, delta=arguments.delta, **common)
-
-
-def _bar(title: str, unit: str) -> Callable[[int, int], None]:
-    """Return a progress bar on standard error; silent where that is not a terminal."""
-    from tqdm import tqdm
-
-    bars: list[Any] = []  # made when the first is done, as several audits may wait for their turn
-
-    def show(done: int, total: int) -> None:
-        if not bars:
-            bars.append(tqdm(desc=title, total=total, unit=unit, disable=not sys.stderr.isatty(), leave=False))
-        bars[0].update(done - bars[0].n)
-        if done == total:
-            bars[0].close()
-
-    return show

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accounting.errors import InvalidParameter
+from dpfedvis.cli.common import print_result
 
 if TYPE_CHECKING:
     from accounting import Budget
@@ -119,13 +120,8 @@ def _play(
     result, games = played.audit(), played.membership()
     audited = for_statement(result, games, _command(arguments))
     facts = {**result.to_dict(), "membership": games.to_dict()}
-    # First of all, so that it is not lost if a file cannot be written.
-    print(
-        json.dumps([facts], indent=2, ensure_ascii=False, allow_nan=False)
-        if arguments.json
-        else f"{result}\n{_membership(games)}",
-        flush=True,
-    )
+    # Printed before anything is written, so that it is not lost if a file cannot be written.
+    print_result(arguments, [facts], f"{result}\n{_membership(games)}")
     statement = (before or played.statement).with_audit(audited)
     told = []
     if out is not None:
@@ -144,14 +140,12 @@ def _play(
 
 def _state(run: Path, statement: Statement) -> None:
     from dpfedvis.reporting.run_report import write_report
-    from dpfedvis.runs.folder import FolderUnusable
+    from dpfedvis.runs.folder import writing
     from dpfedvis.runs.statement_file import write_statement
 
-    try:
+    with writing(run):
         write_statement(run, statement)
         write_report(run)
-    except OSError as error:
-        raise FolderUnusable(f"{run} cannot be written to: {error.strerror}") from error
 
 
 def _membership(games: StrongGames) -> str:

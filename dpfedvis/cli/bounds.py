@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from typing import Any
 
-from dpfedvis.cli.common import path
+from dpfedvis.cli.common import add_command, path, print_result
 
 _EXAMPLE = """\
 examples:
@@ -22,12 +21,13 @@ everything is computed from the exact records, so the result is only for their o
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "bounds",
+        run,
         help="compare error bounds with the truth",
         description="Compare error bounds of the paper, as printed and repaired, and our own with the true error.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--data", default="digits", help="name of a data set (see dpfedvis data list), or a file (digits)"
@@ -43,8 +43,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--seed", type=int, default=0, help="(0)")
     parser.add_argument("--no-download", action="store_true", help="do not ask OpenML")
     parser.add_argument("--out", type=path, metavar="FOLDER", help="for page, figure and JSON")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -76,10 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         paths = bounds.write(arguments.out, study, cases, rows, rest, command)
         print("wrote " + ", ".join(map(str, paths)), file=sys.stderr)
-    if arguments.json:
-        print(json.dumps(bounds.as_json(study, cases, rows, rest, command), indent=2, allow_nan=False))
-    else:
-        print(bounds.page(study, cases, rows, rest, command), end="")
+    page = bounds.page(study, cases, rows, rest, command).rstrip("\n")
+    print_result(arguments, bounds.as_json(study, cases, rows, rest, command), page)
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from accounting import (
     sensitivity,
 )
 from accounting.budget import ADJACENCIES
-from dpfedvis.errors import DpfedvisError
+from dpfedvis.cli.common import MissingOption, add_command, print_result
 
 _EXAMPLE = """\
 example:
@@ -70,18 +69,15 @@ _PER_ROUND: dict[str, Callable[[Arguments], float]] = {
 MECHANISMS = {**_PER_ROUND, **_ONE_SHOT}
 
 
-class MissingOption(DpfedvisError):
-    """An option that this mechanism cannot do without."""
-
-
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "calibrate",
+        run,
         help="set an ε budget, receive calibrated noise",
         description="Find the noise with which a mechanism uses up an (ε, δ) budget, and compare accountants.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--epsilon", type=float, required=True, help="ε of the whole run")
     parser.add_argument("--delta", type=float, required=True, help="δ of the whole run, such as 1e-5")
@@ -100,8 +96,6 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--sampling-rate", type=float, help="Poisson sampling rate q of the records in each round")
     parser.add_argument("--adjacency", choices=ADJACENCIES, help="replace-one, or add-remove if sampled")
     parser.add_argument("--accountants", type=_names, default=list(ACCOUNTANTS), help="which to ask, as gdp,pld (all)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -112,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     except (ArithmeticError, ValueError) as error:
         raise CannotAccount(f"these numbers are too large or too small to compute with ({error})") from error
-    print(json.dumps(result, indent=2) if arguments.json else _table(result))
+    print_result(arguments, result, _table(result))
     return 0
 
 

@@ -22,8 +22,22 @@ class UnusableArgument(DpfedvisError):
     """An argument that cannot be used, whatever the command."""
 
 
+class MissingOption(DpfedvisError):
+    """An option that the chosen mechanism needs."""
+
+
 class OutputClosed(DpfedvisError):
     """Standard output is closed before the command has begun."""
+
+
+def add_command(subparsers: Any, name: str, run: Callable[..., int], **texts: str) -> argparse.ArgumentParser:
+    """Add a command with `--json` and an epilog that is printed as it stands."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name, formatter_class=argparse.RawDescriptionHelpFormatter, **texts
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+    return parser
 
 
 def reopen_closed_streams() -> None:
@@ -99,6 +113,14 @@ def shortened(name: str) -> str:
 def print_json(value: Any) -> None:
     """Print JSON for machines, without NaN or infinity."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def print_result(arguments: argparse.Namespace, value: Any, text: str) -> None:
+    """Print the value as JSON with `--json`, else the text."""
+    if arguments.json:
+        print_json(value)
+    else:
+        print(text, flush=True)
 
 
 def progress_bar(title: str, unit: str) -> Callable[[int, int], None]:

@@ -1,8 +1,9 @@
 """``dpfedvis data``: which data sets there are, and what is in one."""
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
+
+from dpfedvis.cli.common import add_command, print_result
 
 if TYPE_CHECKING:
     from dpfedvis.data import Dataset
@@ -23,33 +24,22 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=run)
     commands = parser.add_subparsers(dest="data_command", metavar="list|info", required=True)
-    listing = commands.add_parser(
-        "list",
-        help="names, sizes and where each was found",
-        epilog="example:\n  dpfedvis data list --json",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    info = commands.add_parser(
-        "info",
-        help="sizes, classes, values and origin of one data set",
-        epilog="example:\n  dpfedvis data info digits",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    example = "example:\n  dpfedvis data list --json"
+    add_command(commands, "list", run, help="names, sizes and where each was found", epilog=example)
+    example = "example:\n  dpfedvis data info digits"
+    info = add_command(commands, "info", run, help="sizes, classes, values and origin of one data set", epilog=example)
     info.add_argument("name", metavar="NAME", help="a name from the list, or a .csv, .npz, .npy or .parquet file")
     info.add_argument("--label-column", help="label column (key, in an NPZ file) of a file")
     info.add_argument("--client-column", help="client column (key, in an NPZ file) of a file")
     info.add_argument("--no-download", action="store_true", help="do not ask OpenML")
-    for command in (listing, info):
-        command.add_argument("--json", action="store_true", help="write JSON for machines")
 
 
 def run(args: argparse.Namespace) -> int:
     """Carry out ``data list`` or ``data info``; return the exit code."""
     if args.data_command == "list":
         rows = list_rows()
-        print(json.dumps(rows, indent=2) if args.json else _table(rows))
+        print_result(args, rows, _table(rows))
         return 0
     from dpfedvis.data import load
 
@@ -62,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         download=not args.no_download,
     )
     facts = describe(dataset)
-    print(json.dumps(facts, indent=2, allow_nan=False) if args.json else _sheet(facts))
+    print_result(args, facts, _sheet(facts))
     return 0
 
 

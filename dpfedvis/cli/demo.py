@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import shutil
 import sys
@@ -13,6 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from dpfedvis.cli.common import add_command, print_result
 
 if TYPE_CHECKING:
     from dpfedvis.experiments.demo import Attacked, Story
@@ -32,12 +33,13 @@ The folder gets one page, index.html, and a folder for each run. About a minute 
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "demo",
+        run,
         help="make maps with and without privacy, attack them, and show all on one page",
         description="Make maps of digits with and without privacy, attack them, and show all of it on one page.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", required=True, metavar="FOLDER", help="new or empty")
     parser.add_argument("--records", type=int, help="take only so many records (all 1797)")
@@ -45,25 +47,21 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--epsilons", type=_two, default="1,10", help="the two budgets of the private maps (1,10)")
     parser.add_argument("--seed", type=int, default=0, help="(0)")
     parser.add_argument("--jobs", type=int, default=1, help="threads of t-SNE (1)")
-    parser.add_argument("--json", action="store_true", help="print a summary as JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from dpfedvis.experiments.demo import page, plan
     from dpfedvis.numerics.files import write_text
-    from dpfedvis.runs.folder import FolderUnusable, refuse_taken
+    from dpfedvis.runs.folder import refuse_taken, writing
 
     out, started = Path(arguments.out), time.perf_counter()
     refuse_taken(out)
     configs = plan(arguments.records, arguments.clients, arguments.epsilons, arguments.seed, arguments.jobs)
-    try:
+    with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-        # Whole or not at all: it gets its name when it is finished.
+        # Renamed when it is finished, so that there is never half a demo.
         folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-    except OSError as error:
-        raise FolderUnusable(f"{out} cannot be written to: {error.strerror}") from error
     try:
         story = tell(configs, folder, command_of(arguments))
         write_text(folder / INDEX, page(story))
@@ -76,12 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     seconds = time.perf_counter() - started
     index = out / INDEX
-    if arguments.json:
-        print(json.dumps(summary(story, index, seconds), indent=2, allow_nan=False))
-    else:
-        for key, name in story.names.items():
-            print(f"{name}: {out / key}")
-        print(f"made in {seconds:.0f} s; open {index} in a browser")
+    lines = [f"{name}: {out / key}" for key, name in story.names.items()]
+    lines.append(f"made in {seconds:.0f} s; open {index} in a browser")
+    print_result(arguments, summary(story, index, seconds), "\n".join(lines))
     return 0
 
 

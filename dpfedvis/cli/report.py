@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
+
+from dpfedvis.cli.common import add_command, print_result
 
 _EXAMPLE = """\
 example:
@@ -18,26 +19,23 @@ past the door is shown for simulations only (see dpfedvis run --help).
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "report",
+        run,
         help="make the page about a run again",
         description="Make report.html and figures/ of a finished run again, from its folder alone.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--run", required=True, metavar="FOLDER", dest="folder", help="what dpfedvis run left")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from dpfedvis.reporting.run_report import write_report
-    from dpfedvis.runs.folder import FolderUnusable
+    from dpfedvis.runs.folder import writing
 
-    try:
+    with writing(arguments.folder):
         path = write_report(arguments.folder)
-    except OSError as error:
-        raise FolderUnusable(f"{arguments.folder} cannot be written to: {error.strerror}") from error
-    print(json.dumps({"report": str(path)}) if arguments.json else f"wrote {path}")
+    print_result(arguments, {"report": str(path)}, f"wrote {path}")
     return 0

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpfedvis.cli.common import path
+from dpfedvis.cli.common import add_command, path, print_result
 from dpfedvis.cli.sweep import add_workers, workers_of
 
 if TYPE_CHECKING:
     from dpfedvis.experiments.paper.experiments import Experiment
     from dpfedvis.experiments.paper.recipes import Shrink
-    from dpfedvis.experiments.sweeps.store import Store
+    from dpfedvis.experiments.sweeps.store import SweepStore
 
 _NAMES = (*(f"table{number}" for number in range(1, 6)), "figure-convergence", "figure-ny", "figure-beta")
 _EXAMPLE = """\
@@ -33,12 +32,13 @@ and what-reproduces.md, which says in plain words what is as in the paper and wh
 
 def add_parser(subparsers: Any) -> None:
     """Register the command."""
-    parser = subparsers.add_parser(
+    parser = add_command(
+        subparsers,
         "reproduce",
+        run,
         help="the paper's tables and figures, with its numbers beside ours",
         description="Run the paper's experiments into a sweep's store, and set its numbers beside ours.",
         epilog=_EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", metavar="NAME", nargs="*", help=", ".join(_NAMES))
     parser.add_argument("--list", action="store_true", help="list what there is, with its number of cells")
@@ -56,9 +56,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--out", metavar="FOLDER", type=path, default=Path("paper"), help="(paper)")
     parser.add_argument("--retry", action="store_true", help="try again what failed or was refused")
     parser.add_argument("--only-report", action="store_true", help="run nothing")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     add_workers(parser)
-    parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     from dpfedvis.experiments.paper.pages import held_in, write_index
     from dpfedvis.experiments.paper.recipes import Shrink
     from dpfedvis.experiments.sweeps.execution import addressed, sweep
-    from dpfedvis.experiments.sweeps.store import Store, StoreUnusable
+    from dpfedvis.experiments.sweeps.store import StoreUnusable, SweepStore
     from dpfedvis.runs.folder import make
 
     shrink = Shrink(
@@ -80,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         data=arguments.data,
     )
     if arguments.list:
-        return _list(list(EXPERIMENTS.values()), shrink, arguments.json)
+        return _list(list(EXPERIMENTS.values()), shrink, arguments)
     if not arguments.names or set(arguments.names) - set(EXPERIMENTS):
         raise InvalidParameter("what to reproduce", " ".join(arguments.names), "some of " + ", ".join(EXPERIMENTS))
     chosen = [EXPERIMENTS[name] for name in dict.fromkeys(arguments.names)]
@@ -89,13 +87,13 @@ def run(arguments: argparse.Namespace) -> int:
     addressed([cell for experiment in chosen for cell in experiment.cells(shrink)])
     # And before hours of work: no store, a folder that cannot be written to, or numbers in it that cannot be read.
     if arguments.only_report or arguments.store.exists():
-        Store(arguments.store).close()
+        SweepStore(arguments.store).close()
     existed = arguments.out.exists()
     make(arguments.out)
     held_in(arguments.out, without=arguments.names)
     summary = []
     try:
-        opened = Store(arguments.store, create=not arguments.only_report)
+        opened = SweepStore(arguments.store, create=not arguments.only_report)
     except StoreUnusable:
         if not existed:
             arguments.out.rmdir()
@@ -108,11 +106,11 @@ def run(arguments: argparse.Namespace) -> int:
                 missing = sweep(cells, store, workers, retry=arguments.retry, title=experiment.name).why
             summary.append({**_write(experiment, shrink, store, arguments), "missing": missing})
     write_index(arguments.out)
-    print(json.dumps(summary, indent=1) if arguments.json else "\n".join(map(_said, summary)))
+    print_result(arguments, summary, "\n".join(map(_said, summary)))
     return 0
 
 
-def _write(experiment: Experiment, shrink: Shrink, store: Store, arguments: argparse.Namespace) -> dict[str, Any]:
+def _write(experiment: Experiment, shrink: Shrink, store: SweepStore, arguments: argparse.Namespace) -> dict[str, Any]:
     from dpfedvis.experiments.paper.compare import lines, verdicts
     from dpfedvis.experiments.paper.pages import write_experiment
     from dpfedvis.experiments.sweeps.execution import addressed
@@ -152,12 +150,9 @@ def command_of(name: str, arguments: argparse.Namespace) -> str:
     return shlex.join([*words, "--store", str(arguments.store), "--out", str(arguments.out)])
 
 
-def _list(experiments: list[Experiment], shrink: Shrink, as_json: bool) -> int:
+def _list(experiments: list[Experiment], shrink: Shrink, arguments: argparse.Namespace) -> int:
     rows = [{"name": each.name, "title": each.title, "cells": len(each.cells(shrink))} for each in experiments]
-    if as_json:
-        print(json.dumps(rows, indent=1))
-        return 0
-    print(f"{'name':<20} {'cells':>5}  with {shrink.seeds} seeds each")
-    for row in rows:
-        print(f"{row['name']:<20} {row['cells']:>5}  {row['title']}")
+    lines = [f"{'name':<20} {'cells':>5}  with {shrink.seeds} seeds each"]
+    lines += [f"{row['name']:<20} {row['cells']:>5}  {row['title']}" for row in rows]
+    print_result(arguments, rows, "\n".join(lines))
     return 0

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpfedvis.cli.common import path
+from dpfedvis.cli.common import add_command, path, print_json, print_result
 
 if TYPE_CHECKING:
     from dpfedvis.experiments.sweeps.execution import Workers
-    from dpfedvis.experiments.sweeps.store import Row
+    from dpfedvis.experiments.sweeps.store import CellRow
     from dpfedvis.runs.code_version import CodeVersion
 
 _GRID = """\
@@ -88,22 +87,17 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=raw,
     )
     commands = parser.add_subparsers(metavar="run|list|report|example", required=True)
-    run = commands.add_parser("run", help="run what the store has no row of", epilog=_RUN, formatter_class=raw)
+    run = add_command(commands, "run", run_grid, help="run the cells that the store does not have yet", epilog=_RUN)
     run.add_argument("grid", metavar="GRID.toml", type=path)
-    run.add_argument("--store", required=True, metavar="FILE.sqlite", type=path, help="made if it is not there")
-    run.add_argument("--retry", action="store_true", help="try again what failed or was refused")
-    run.add_argument("--dry-run", action="store_true", help="say how many cells there are, and run none")
+    run.add_argument("--store", required=True, metavar="FILE.sqlite", type=path, help="created if missing")
+    run.add_argument("--retry", action="store_true", help="rerun cells that failed or were refused")
+    run.add_argument("--dry-run", action="store_true", help="count the cells, and run none")
     add_workers(run)
-    run.set_defaults(run=run_grid)
-    listing = commands.add_parser("list", help="list the rows of a store", epilog=_LIST, formatter_class=raw)
-    listing.set_defaults(run=list_rows)
-    report = commands.add_parser("report", help="curves, tables and answers", epilog=_REPORT, formatter_class=raw)
+    listing = add_command(commands, "list", list_rows, help="list the rows of a store", epilog=_LIST)
+    report = add_command(commands, "report", report_on, help="draw curves and tables", epilog=_REPORT)
     report.add_argument("--out", required=True, metavar="FOLDER", type=path)
-    report.set_defaults(run=report_on)
     for command in (listing, report):
         command.add_argument("store", metavar="FILE.sqlite", type=path)
-    for command in (run, listing, report):
-        command.add_argument("--json", action="store_true", help="print JSON")
     example = commands.add_parser(
         "example",
         help="print a grid to start from",
@@ -136,7 +130,7 @@ def run_grid(arguments: argparse.Namespace) -> int:
     """Run a grid."""
     from dpfedvis.experiments.sweeps.execution import addressed, sweep
     from dpfedvis.experiments.sweeps.grid import Grid
-    from dpfedvis.experiments.sweeps.store import Store
+    from dpfedvis.experiments.sweeps.store import SweepStore
 
     grid, workers = Grid.from_toml(arguments.grid), workers_of(arguments)
     # Before the store is made: data that cannot be loaded must not leave an empty one.
@@ -144,38 +138,38 @@ def run_grid(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         known = _known(arguments.store)
         summary = {"cells": len(wanted), "known": len(known & set(wanted))}
-        print(json.dumps(summary) if arguments.json else f"{summary['cells']} cells, {summary['known']} in the store")
+        print_result(arguments, summary, f"{summary['cells']} cells, {summary['known']} in the store")
         return 0
-    with Store(arguments.store, create=True) as store:
+    with SweepStore(arguments.store, create=True) as store:
         done = sweep(grid.cells, store, workers, retry=arguments.retry)
     if arguments.json:
         counted: dict[str, Any] = {"cells": done.cells, "known": done.known, "known_without_scores": done.unscored}
         counted |= {str(status): count for status, count in done.statuses.items()}
-        print(json.dumps({**counted, "reasons": done.reasons} if done.reasons else counted))
+        print_json({**counted, "reasons": done.reasons} if done.reasons else counted)
     else:
         print("\n".join([f"{done}; {arguments.store}", *done.why]))
     return 0
 
 
 def _known(path: Path) -> set[str]:
-    from dpfedvis.experiments.sweeps.store import Store
+    from dpfedvis.experiments.sweeps.store import SweepStore
 
     if not path.exists():
         return set()
-    with Store(path) as store:
+    with SweepStore(path) as store:
         return set(store.statuses())
 
 
 def list_rows(arguments: argparse.Namespace) -> int:
     """List a store."""
-    from dpfedvis.experiments.sweeps.store import Store
+    from dpfedvis.experiments.sweeps.store import SweepStore
     from dpfedvis.runs.code_version import code_version
 
-    with Store(arguments.store) as store:
+    with SweepStore(arguments.store) as store:
         rows = store.rows()
     current = code_version()
     if arguments.json:
-        print(json.dumps([{**row.to_dict(), "other_code": row.version != current} for row in rows], indent=1))
+        print_json([{**row.to_dict(), "other_code": row.version != current} for row in rows])
         return 0
     lines = [f"{'address':<10} {'status':<8} {'kind':<9} {'ε':>8} {'seconds':>8}  settings"]
     lines += [_line(row, current) for row in rows]
@@ -183,7 +177,7 @@ def list_rows(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _line(row: Row, current: CodeVersion) -> str:
+def _line(row: CellRow, current: CodeVersion) -> str:
     from accounting.rounding import rounded_up
 
     epsilon = row.epsilon_end_to_end
@@ -199,13 +193,13 @@ def _line(row: Row, current: CodeVersion) -> str:
 def report_on(arguments: argparse.Namespace) -> int:
     """Write the report."""
     from dpfedvis.experiments.sweeps.report import write_report
-    from dpfedvis.experiments.sweeps.store import Store
+    from dpfedvis.experiments.sweeps.store import SweepStore
 
-    with Store(arguments.store) as store:
+    with SweepStore(arguments.store) as store:
         rows = store.rows()
     command = shlex.join(["dpfedvis", "sweep", "report", str(arguments.store), "--out", str(arguments.out)])
     paths = write_report(rows, arguments.out, command)
-    print(json.dumps([str(path) for path in paths]) if arguments.json else "wrote " + ", ".join(map(str, paths)))
+    print_result(arguments, [str(path) for path in paths], "wrote " + ", ".join(map(str, paths)))
     return 0
 
 

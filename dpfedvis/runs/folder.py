@@ -1,9 +1,10 @@
-"""The folder of a run: whether it may be taken, and what becomes of it after an error."""
+"""The folder of a run: checks before it is used, and cleaning up after an error."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from accounting import InvalidParameter, Ledger
@@ -15,15 +16,15 @@ CONFIG = "config.toml"
 
 
 class FolderTaken(DpfedvisError):
-    """A folder that holds something already."""
+    """The folder already holds something."""
 
 
 class FolderUnusable(DpfedvisError):
-    """A folder that cannot be made or written to."""
+    """The folder cannot be made or written to."""
 
 
 def refuse_taken(folder: Path) -> None:
-    """Refuse a folder that is not empty."""
+    """Raise unless the folder is new or empty."""
     if folder.is_dir() and any(folder.iterdir()):
         what = "another run" if (folder / CONFIG).exists() else "other files"
         raise FolderTaken(f"{folder} holds {what}; choose another folder")
@@ -32,38 +33,43 @@ def refuse_taken(folder: Path) -> None:
 
 
 def refuse_views(views: Path, folder: Path, config: RunConfig) -> None:
-    """Refuse a folder for private views before anything is released."""
+    """Raise if private views cannot be written there; called before the first release."""
     if config.chosen_release != "none":
         raise InvalidParameter("views", str(views), f"left out with release={config.chosen_release!r}")
     if views.resolve().is_relative_to(folder.resolve()):
-        raise FolderTaken(f"{views} is in the folder of the run, and private views show records; choose another folder")
+        raise FolderTaken(f"{views} lies in the run's folder, but private views show records; choose another folder")
     refuse_taken(views)
 
 
-def make(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder, or see that it can be written to."""
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Name the folder in errors of the file system."""
     try:
+        yield
+    except OSError as error:
+        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
+
+
+def make(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder, and check that files can be written to it."""
+    with writing(folder):
         folder.mkdir(mode=mode, parents=True, exist_ok=True)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
 
 
 def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     """Make a folder and write files by name, each whole or not at all; return their paths."""
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             write_text(folder / name, text)
-    except OSError as error:
-        raise FolderUnusable(f"{folder} cannot be written to: {error.strerror}") from error
     return [folder / name for name in texts]
 
 
 def spent(path: Path) -> bool:
-    """Whether the ledger there has any entry."""
+    """Whether there is a ledger with at least one entry."""
     if not path.exists():
         return False
     with Ledger.read(path) as ledger:
@@ -71,7 +77,7 @@ def spent(path: Path) -> bool:
 
 
 def clear(folder: Path, existed: bool) -> None:
-    """Leave the folder as it was found: empty, or not there."""
+    """Empty the folder, and delete it unless it `existed` before."""
     if folder.is_dir():
         shutil.rmtree(folder)
         if existed:
@@ -79,7 +85,7 @@ def clear(folder: Path, existed: bool) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what a kill has left of files that were being written."""
+    """Delete half-written files that a killed run has left."""
     for path in folder.rglob("*.tmp"):
         path.unlink()
     for path in folder.glob(".ledger.sqlite-*"):

@@ -10,7 +10,7 @@ import pytest
 
 from dpfedvis.cli.reproduce import _EXAMPLE, _NAMES
 from dpfedvis.experiments.paper.experiments import EXPERIMENTS
-from dpfedvis.experiments.sweeps.store import Store
+from dpfedvis.experiments.sweeps.store import SweepStore
 from tests.command_line import called, examples, pasted
 
 SMALL = ["--data", "digits", "--records", "100", "--rounds", "2", "--seeds", "1", "--jobs", "1"]
@@ -43,11 +43,11 @@ def test_a_table_runs_goes_on_and_stands_beside_the_paper(tmp_path: Path) -> Non
     common = ["reproduce", "table1", *SMALL, "--maps", "tsne", "--store", str(store), "--out", str(out), "--json"]
     (first,) = json.loads(called(*common, "--estimates", "nystrom").stdout)
     assert (first["settings"], first["settings_run"]) == (5, 5)
-    with Store(store) as made:
+    with SweepStore(store) as made:
         before = made.rows()
     (second,) = json.loads(called(*common).stdout)
     assert (second["settings"], second["settings_run"]) == (9, 9)
-    with Store(store) as made:
+    with SweepStore(store) as made:
         after = made.rows()
     assert after[:5] == before
     assert len(after) == 9
@@ -88,7 +88,7 @@ def test_pages_alone_need_a_store_and_run_nothing(tmp_path: Path) -> None:
     ]
     missing = called(*words)
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
-    Store(tmp_path / "s.sqlite", create=True).close()
+    SweepStore(tmp_path / "s.sqlite", create=True).close()
     done = called(*words)
     assert done.returncode == 0
     assert "table3: 0 of 8 settings run" in done.stdout

@@ -17,7 +17,7 @@ import pytest
 
 from dpfedvis.cli.sweep import _EXAMPLE
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.experiments.sweeps.store import Store
+from dpfedvis.experiments.sweeps.store import SweepStore
 from tests.command_line import called, examples, pasted
 
 TINY = """
@@ -81,7 +81,7 @@ def test_the_page_opens_offline_and_runs_no_script(example: Path) -> None:
 
 
 def test_the_points_are_the_rows_of_the_store(example: Path) -> None:
-    with Store(example / "sweep.sqlite") as store:
+    with SweepStore(example / "sweep.sqlite") as store:
         rows = store.rows()
     lines = list(csv.DictReader((example / "privacy-utility" / "points.csv").read_text().splitlines()))
     series = {(line["kind"], line["series"], round(float(line["epsilon_end_to_end"]))
@@ -191,7 +191,7 @@ def test_a_bad_grid_is_one_sentence_and_no_store(
 def test_bad_stores_and_folders_are_one_sentence(grid: Path, tmp_path: Path) -> None:
     missing = called("sweep", "report", str(tmp_path / "none.sqlite"), "--out", str(tmp_path / "out"))
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
-    Store(tmp_path / "empty.sqlite", create=True).close()
+    SweepStore(tmp_path / "empty.sqlite", create=True).close()
     empty = called("sweep", "report", str(tmp_path / "empty.sqlite"), "--out", str(tmp_path / "out"))
     assert (empty.returncode, empty.stderr) == (2, "dpfedvis: the store has no finished run to report on\n")
     assert not (tmp_path / "out").exists()
@@ -256,6 +256,6 @@ def test_ctrl_c_reaches_all_processes_and_one_sentence_comes_out(backend: str, g
 def _rows(store: Path) -> int:
     if not store.exists():
         return 0
-    with contextlib.suppress(DpfedvisError), Store(store) as opened:
+    with contextlib.suppress(DpfedvisError), SweepStore(store) as opened:
         return len(opened.rows())
     return 0

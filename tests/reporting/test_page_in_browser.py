@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from accounting import Ledger
-from dpfedvis.experiments.sweeps.store import Row
+from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.reporting import rendering
 from dpfedvis.reporting.interactive_maps import points
 from dpfedvis.reporting.run_facts import Cloud, Grouping
@@ -285,7 +285,7 @@ def test_the_page_of_the_demo_works_too(demo: Path, opened: Callable[..., Browse
 
 
 def test_the_page_of_a_sweep_works_without_scripts(
-    tmp_path: Path, sweep_rows: list[Row], opened: Callable[..., Browser]
+    tmp_path: Path, sweep_rows: list[CellRow], opened: Callable[..., Browser]
 ) -> None:
     from dpfedvis.experiments.sweeps.report import write_report
 

@@ -12,7 +12,7 @@ from dpfedvis.experiments.paper.experiments import Entry, Experiment
 from dpfedvis.experiments.paper.paper import Number
 from dpfedvis.experiments.paper.recipes import Shrink
 from dpfedvis.experiments.sweeps.execution import addressed
-from dpfedvis.experiments.sweeps.store import Row
+from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.experiments.sweeps.summary import Estimate
 from dpfedvis.runs.code_version import CodeVersion
 
@@ -21,7 +21,7 @@ _ROUNDING = 1e-9  # differences of printed numbers are not exact in binary
 
 
 @dataclass(frozen=True)
-class Line:
+class Comparison:
     """One number.
 
     Parameters
@@ -60,7 +60,9 @@ class Line:
         return (self.ours.mean - self.paper.mean) / self.paper.sd
 
 
-def lines(experiment: Experiment, shrink: Shrink, rows: Mapping[str, Row], version: CodeVersion | None) -> list[Line]:
+def lines(
+    experiment: Experiment, shrink: Shrink, rows: Mapping[str, CellRow], version: CodeVersion | None
+) -> list[Comparison]:
     """Return all numbers of a table or figure, from the rows of a store by address."""
     entries = list(experiment.entries(shrink))
     addresses = {cell: address for address, (cell, _) in addressed(experiment.cells(shrink)).items()}
@@ -73,11 +75,13 @@ def lines(experiment: Experiment, shrink: Shrink, rows: Mapping[str, Row], versi
     return found
 
 
-def _line(experiment: Experiment, entry: Entry, score: str, rows: list[Row], version: CodeVersion | None) -> Line:
+def _line(
+    experiment: Experiment, entry: Entry, score: str, rows: list[CellRow], version: CodeVersion | None
+) -> Comparison:
     values = [row.scores[score] for row in rows if score in row.scores]
     nominal = [row.epsilon_nominal for row in rows if row.epsilon_nominal is not None]
     spent = [row.epsilon_end_to_end for row in rows if row.epsilon_end_to_end is not None]
-    return Line(
+    return Comparison(
         entry=entry,
         score=score,
         paper=experiment.number(entry, score),
@@ -123,7 +127,7 @@ def met(deviation: float) -> bool:
     return abs(deviation) <= CLOSE + _ROUNDING
 
 
-def verdicts(found: Sequence[Line]) -> list[Verdict]:
+def verdicts(found: Sequence[Comparison]) -> list[Verdict]:
     """Count by arm; lower is not worse for every score, so that nothing is called better here."""
     answers = []
     for arm in dict.fromkeys(line.entry.arm for line in found):
@@ -147,7 +151,7 @@ def verdicts(found: Sequence[Line]) -> list[Verdict]:
     return answers
 
 
-def prices(found: Sequence[Line]) -> dict[tuple[str, float], tuple[float, float, float]]:
+def prices(found: Sequence[Comparison]) -> dict[tuple[str, float], tuple[float, float, float]]:
     """Return (setting, β) → (nominal ε, ε end to end, δ): the largest over all ways and seeds that were run."""
     answers: dict[tuple[str, float], tuple[float, float, float]] = {}
     for line in found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpfedvis.experiments.paper.compare import Line, prices, shown_epsilon
+from dpfedvis.experiments.paper.compare import Comparison, prices, shown_epsilon
 from dpfedvis.experiments.paper.experiments import Experiment
 from dpfedvis.experiments.paper.paper import SCORES
 from dpfedvis.experiments.paper.readings import Scale
@@ -13,7 +13,7 @@ from dpfedvis.reporting.drawing import svg
 from dpfedvis.reporting.palette import Look, looks
 
 
-def draw_figure(experiment: Experiment, scale: Scale, found: Sequence[Line]) -> str:
+def draw_figure(experiment: Experiment, scale: Scale, found: Sequence[Comparison]) -> str:
     """Return the figure as SVG: one panel a score, one line a method, standard deviations over seeds as bands."""
     from matplotlib.figure import Figure
 
@@ -38,7 +38,7 @@ def draw_figure(experiment: Experiment, scale: Scale, found: Sequence[Line]) -> 
     return svg(figure)
 
 
-def _draw_line(axes: Any, own: Sequence[Line], group: str, look: Look) -> None:
+def _draw_line(axes: Any, own: Sequence[Comparison], group: str, look: Look) -> None:
     points = [(line.entry.x, line.ours) for line in own if line.ours and line.entry.x is not None]
     x, y, sd = [x for x, _ in points], [ours.mean for _, ours in points], [ours.sd or 0.0 for _, ours in points]
     axes.plot(x, y, color=look.light, marker=look.marker, markersize=4, label=group)
@@ -46,7 +46,7 @@ def _draw_line(axes: Any, own: Sequence[Line], group: str, look: Look) -> None:
     axes.fill_between(x, low, high, color=look.light, alpha=0.15, linewidth=0)
 
 
-def _epsilon_axis(axes: Any, found: Sequence[Line]) -> None:
+def _epsilon_axis(axes: Any, found: Sequence[Comparison]) -> None:
     """Put the nominal ε of each β above the panel."""
     worth = {beta: nominal for (_, beta), (nominal, _, _) in prices(found).items()}
     above = axes.twiny()
@@ -59,6 +59,6 @@ def _epsilon_axis(axes: Any, found: Sequence[Line]) -> None:
     above.set_xlabel("nominal ε of the landmarks; end to end ε = ∞", fontsize=8)
 
 
-def _threshold(found: Sequence[Line]) -> float:
+def _threshold(found: Sequence[Comparison]) -> float:
     """Below the smallest noise level the axis is linear, down to none at all."""
     return min(line.entry.beta for line in found if line.entry.beta > 0)

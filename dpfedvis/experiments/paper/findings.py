@@ -17,7 +17,7 @@ from typing import Literal
 from dpfedvis.experiments.paper.compare import CLOSE, met
 from dpfedvis.experiments.paper.experiments import Experiment
 from dpfedvis.experiments.paper.paper import SCORES
-from dpfedvis.experiments.paper.readings import Reading, Scale
+from dpfedvis.experiments.paper.readings import ComparedNumber, Scale
 
 Answer = Literal["yes", "in part", "no", "open"]
 FLAT = 50  # rounds after which the paper's metrics are said to be flat
@@ -54,7 +54,7 @@ class Finding:
     way: str = ""
 
 
-def findings(experiment: Experiment, scale: Scale, numbers: Sequence[Reading]) -> list[Finding]:
+def findings(experiment: Experiment, scale: Scale, numbers: Sequence[ComparedNumber]) -> list[Finding]:
     """Answer all questions that a table or figure has numbers for."""
     own = [each for each in numbers if each.mean is not None]
     if not own:
@@ -87,7 +87,7 @@ def _shrunk(finding: Finding, scale: Scale) -> Finding:
     return replace(finding, sentence=f"{finding.sentence.removesuffix('.')} ({scale.shrunk}).")
 
 
-def _levels(way: str, scale: Scale, numbers: Sequence[Reading]) -> Finding:
+def _levels(way: str, scale: Scale, numbers: Sequence[ComparedNumber]) -> Finding:
     own = [each for each in numbers if each.way == way and each.deviation is not None]
     if scale.shrunk:
         return Finding("open", f"*{way}*, the numbers themselves: {scale.shrunk}, so that they do not compare.", way)
@@ -104,8 +104,8 @@ def _levels(way: str, scale: Scale, numbers: Sequence[Reading]) -> Finding:
     )
 
 
-def _effects(way: str, numbers: Sequence[Reading]) -> Iterator[Finding]:
-    found: Mapping[tuple[str, str, str, str], Reading] = {
+def _effects(way: str, numbers: Sequence[ComparedNumber]) -> Iterator[Finding]:
+    found: Mapping[tuple[str, str, str, str], ComparedNumber] = {
         (each.group, each.setting, each.way, each.score): each for each in numbers
     }
     for (before, after), words in _SETTINGS.items():
@@ -121,7 +121,7 @@ def _effects(way: str, numbers: Sequence[Reading]) -> Iterator[Finding]:
             yield _effect(way, words, compared)
 
 
-def _effect(way: str, words: str, pairs: Sequence[tuple[Reading, Reading]]) -> Finding:
+def _effect(way: str, words: str, pairs: Sequence[tuple[ComparedNumber, ComparedNumber]]) -> Finding:
     same, theirs, ours = 0, [], []
     for one, other in pairs:
         spread = CLOSE * math.hypot(one.paper_sd or 0.0, other.paper_sd or 0.0)
@@ -151,7 +151,7 @@ def _share(count: int, total: int) -> Answer:
     return "yes" if count == total else "in part" if 2 * count >= total else "no"
 
 
-def _trend(experiment: Experiment, group: str, score: str, numbers: Sequence[Reading]) -> Finding:
+def _trend(experiment: Experiment, group: str, score: str, numbers: Sequence[ComparedNumber]) -> Finding:
     curve = [(float(each.setting), each.mean) for each in numbers
              if (each.group, each.score) == (group, score) and each.mean is not None]  # fmt: skip
     if len(curve) < FEWEST:

@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dpfedvis.experiments.paper.compare import CLOSE, Line, met, prices, shown_epsilon, verdicts
+from dpfedvis.experiments.paper.compare import CLOSE, Comparison, met, prices, shown_epsilon, verdicts
 from dpfedvis.experiments.paper.experiments import EXPERIMENTS, Experiment
 from dpfedvis.experiments.paper.figures import draw_figure
 from dpfedvis.experiments.paper.findings import FLAT, MONOTONE, STILL, Answer, findings, signed
 from dpfedvis.experiments.paper.paper import SCORES
-from dpfedvis.experiments.paper.readings import Reading, Readings, Scale, as_csv, read_csv
+from dpfedvis.experiments.paper.readings import ComparedNumber, Readings, Scale, as_csv, read_csv
 from dpfedvis.experiments.paper.recipes import Shrink
 from dpfedvis.experiments.sweeps.summary import Estimate
 from dpfedvis.reporting.rendering import render_markdown
@@ -33,7 +33,7 @@ _TITLES: dict[Answer, str] = {
 def write_experiment(
     experiment: Experiment,
     shrink: Shrink,
-    found: Sequence[Line],
+    found: Sequence[Comparison],
     folder: Path,
     command: str,
     cells_by: CodeVersion | None,
@@ -50,7 +50,7 @@ def write_experiment(
 
 
 def page(
-    experiment: Experiment, shrink: Shrink, found: Sequence[Line], command: str, cells_by: CodeVersion | None
+    experiment: Experiment, shrink: Shrink, found: Sequence[Comparison], command: str, cells_by: CodeVersion | None
 ) -> str:
     """Return the page of a table or figure as Markdown."""
     settings = {line.entry: line.ours is not None for line in found}
@@ -123,7 +123,7 @@ def _held(experiment: Experiment, own: Readings) -> dict[str, Any]:
     }
 
 
-def _by_score(numbers: Sequence[Reading]) -> str:
+def _by_score(numbers: Sequence[ComparedNumber]) -> str:
     """How many numbers of each score the paper's own ways meet, with the mean difference."""
     groups: dict[str, list[tuple[float, float]]] = {}
     for each in numbers:
@@ -134,7 +134,7 @@ def _by_score(numbers: Sequence[Reading]) -> str:
     )
 
 
-def _compared(numbers: Sequence[Reading]) -> list[list[str]]:
+def _compared(numbers: Sequence[ComparedNumber]) -> list[list[str]]:
     """How the numbers of each way and score compare with the paper's."""
     groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for each in numbers:
@@ -152,10 +152,10 @@ def _met(own: Sequence[tuple[float, float]]) -> str:
     return f"{sum(met(deviation) for _, deviation in own)} of {len(own)}"
 
 
-def _table(found: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
+def _table(found: Sequence[Comparison]) -> tuple[list[str], list[list[str]]]:
     """One line a setting and score, with a pair of columns for each way."""
     arms = [arm for arm in dict.fromkeys(line.entry.arm for line in found) if arm != "central"]
-    by_place: dict[tuple[str, str], dict[str, Line]] = {}
+    by_place: dict[tuple[str, str], dict[str, Comparison]] = {}
     for line in found:
         by_place.setdefault((line.entry.column, line.score), {})[line.entry.arm] = line
     rows = []
@@ -171,9 +171,9 @@ def _table(found: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
     return ["setting", "β", "nominal ε", "score", "paper", *ways], rows
 
 
-def _curve(found: Sequence[Line], experiment: Experiment) -> tuple[list[str], list[list[str]]]:
+def _curve(found: Sequence[Comparison], experiment: Experiment) -> tuple[list[str], list[list[str]]]:
     """One line a place on the x-axis, one column a score."""
-    by_place: dict[str, dict[str, Line]] = {}
+    by_place: dict[str, dict[str, Comparison]] = {}
     for line in found:
         by_place.setdefault(line.entry.column, {})[line.score] = line
     noisy = any(line.entry.beta for line in found)
@@ -185,7 +185,7 @@ def _curve(found: Sequence[Line], experiment: Experiment) -> tuple[list[str], li
     return [experiment.axis, *(["nominal ε"] if noisy else []), *scores], rows
 
 
-def _noise(own: Iterable[Line]) -> list[str]:
+def _noise(own: Iterable[Comparison]) -> list[str]:
     """β and what it would be worth."""
     own = list(own)
     nominal = max((line.nominal for line in own if line.nominal is not None), default=None)
@@ -193,13 +193,13 @@ def _noise(own: Iterable[Line]) -> list[str]:
     return [f"{beta:g}" if beta else "-", shown_epsilon(nominal) if beta or own[0].entry.x is None else "∞"]
 
 
-def _ours(line: Line | None) -> str:
+def _ours(line: Comparison | None) -> str:
     if line is None or line.ours is None:
         return "-"
     return _estimate(line.ours) + ("*" if line.other_code else "")
 
 
-def _deviation(line: Line | None) -> str:
+def _deviation(line: Comparison | None) -> str:
     return "-" if line is None or line.deviation is None else f"{line.deviation:+.1f} sd"
 
 

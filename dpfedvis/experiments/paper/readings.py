@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.experiments.paper.compare import Line
+from dpfedvis.experiments.paper.compare import Comparison
 from dpfedvis.experiments.paper.experiments import Experiment
 from dpfedvis.experiments.paper.recipes import REPEATS, Shrink
 
@@ -77,7 +77,7 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ComparedNumber:
     """One number, ours and the paper's; None where there is none."""
 
     group: str
@@ -101,10 +101,10 @@ class Readings:
 
     command: str
     scale: Scale
-    numbers: tuple[Reading, ...]
+    numbers: tuple[ComparedNumber, ...]
 
 
-def as_csv(found: Sequence[Line], scale: Scale, command: str) -> str:
+def as_csv(found: Sequence[Comparison], scale: Scale, command: str) -> str:
     """Return one line a number; the first two say by which command, and at which scale."""
     text = io.StringIO()
     text.write(f"# {command}\n# {scale.to_json()}\n")
@@ -132,11 +132,11 @@ def read_csv(path: Path) -> Readings:
         raise UnreadableNumbers(f"{path} is damaged or of another version; {again}") from error
 
 
-def _reading(row: dict[str, str]) -> Reading:
+def _reading(row: dict[str, str]) -> ComparedNumber:
     def number(name: str) -> float | None:
         return float(row[name]) if row[name] else None
 
-    return Reading(
+    return ComparedNumber(
         group=row["group"],
         setting=row["setting"],
         way=row["way"],

@@ -2,6 +2,6 @@
 
 from dpfedvis.experiments.sweeps.cells import Cell
 from dpfedvis.experiments.sweeps.grid import Grid
-from dpfedvis.experiments.sweeps.store import Row, Store
+from dpfedvis.experiments.sweeps.store import CellRow, SweepStore
 
-__all__ = ["Cell", "Grid", "Row", "Store"]
+__all__ = ["Cell", "CellRow", "Grid", "SweepStore"]

@@ -15,7 +15,7 @@ from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.experiments.sweeps.cells import Cell
 from dpfedvis.experiments.sweeps.clusters import dask_client, ray_pool, refuse_missing
-from dpfedvis.experiments.sweeps.store import Row, Status, Store
+from dpfedvis.experiments.sweeps.store import CellRow, Status, SweepStore
 from dpfedvis.experiments.sweeps.work import Task, dataset_of, work
 from dpfedvis.runs.code_version import CodeVersion, code_version
 
@@ -106,7 +106,7 @@ def addressed(cells: Sequence[Cell]) -> dict[str, tuple[Cell, str]]:
 
 def sweep(
     cells: Sequence[Cell],
-    store: Store,
+    store: SweepStore,
     workers: Workers | None = None,
     *,
     retry: bool = False,
@@ -118,7 +118,7 @@ def sweep(
     Parameters
     ----------
     cells : sequence of Cell
-    store : Store
+    store : SweepStore
     workers : Workers, optional
     retry : bool
         Whether to try again what failed or was refused.
@@ -173,7 +173,7 @@ def _spread(tasks: list[Task]) -> list[Task]:
     return [task for _, task in sorted(zip(turns, tasks, strict=True), key=lambda pair: pair[0])]
 
 
-def _computed(tasks: list[Task], workers: Workers) -> Iterator[Row]:
+def _computed(tasks: list[Task], workers: Workers) -> Iterator[CellRow]:
     if not tasks:
         return
     if workers.backend in ("loky", "threading") and workers.jobs == 1:
@@ -186,7 +186,7 @@ def _computed(tasks: list[Task], workers: Workers) -> Iterator[Row]:
         yield from _through_joblib(tasks, workers)
 
 
-def _through_joblib(tasks: list[Task], workers: Workers) -> Iterator[Row]:
+def _through_joblib(tasks: list[Task], workers: Workers) -> Iterator[CellRow]:
     from joblib import Parallel, delayed, parallel_config
 
     with ExitStack() as stack, warnings.catch_warnings():

@@ -15,7 +15,7 @@ from dpfedvis.errors import DpfedvisError
 from dpfedvis.evaluation.metrics import Metric
 from dpfedvis.experiments.sweeps.choices import Best, against_clients, best, cheapest, composable, pareto, together
 from dpfedvis.experiments.sweeps.figures import Curves, draw
-from dpfedvis.experiments.sweeps.store import Row
+from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.experiments.sweeps.summary import CONFIDENCE, Context, Point, contexts, latest_version
 from dpfedvis.reporting.rendering import render_html, render_markdown
 from dpfedvis.runs.code_version import CodeVersion, code_version
@@ -28,12 +28,12 @@ class NothingToReport(DpfedvisError):
     """A store without a finished run."""
 
 
-def write_report(rows: Sequence[Row], folder: Path, command: str, version: CodeVersion | None = None) -> list[Path]:
+def write_report(rows: Sequence[CellRow], folder: Path, command: str, version: CodeVersion | None = None) -> list[Path]:
     """Write report.html, report.md, points.csv and the figures into a folder; return their paths.
 
     Parameters
     ----------
-    rows : sequence of Row
+    rows : sequence of CellRow
         Of the whole store.
     folder : Path
     command : str

@@ -49,7 +49,7 @@ class StoreUnusable(DpfedvisError):
 
 
 @dataclass(frozen=True)
-class Row:
+class CellRow:
     """What is known of a cell.
 
     Parameters
@@ -99,7 +99,7 @@ class Row:
         return {**plain, "version": str(self.version)}
 
 
-class Store:
+class SweepStore:
     """Rows on disk.
 
     Parameters
@@ -141,7 +141,7 @@ class Store:
             connection.execute(f"PRAGMA user_version = {_FORMAT}")
             connection.execute("COMMIT")
 
-    def put(self, row: Row) -> bool:
+    def put(self, row: CellRow) -> bool:
         """Write a row; False if the cell was finished already, and nothing is changed."""
         values = {
             **{field.name: getattr(row, field.name) for field in fields(row) if field.name != "version"},
@@ -162,14 +162,14 @@ class Store:
             )
         return done.rowcount > 0
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[CellRow]:
         """Return all rows, in the order in which they were first written."""
         with self._named():
             cursor = self._connection.execute("SELECT * FROM cells ORDER BY rowid")
             names = [column[0] for column in cursor.description]
             return [self._read(dict(zip(names, values, strict=True))) for values in cursor]
 
-    def _read(self, values: dict[str, Any]) -> Row:
+    def _read(self, values: dict[str, Any]) -> CellRow:
         address = str(values.get("address"))
         try:
             return _row(values)
@@ -206,7 +206,7 @@ class Store:
         self.close()
 
 
-def _row(values: dict[str, Any]) -> Row:
+def _row(values: dict[str, Any]) -> CellRow:
     version = CodeVersion(values.pop("package"), values.pop("commit_id"), bool(values.pop("dirty")))
     settings, scores = json.loads(values.pop("settings")), json.loads(values.pop("scores"))
-    return Row(**values, settings=settings, scores=scores, version=version)
+    return CellRow(**values, settings=settings, scores=scores, version=version)

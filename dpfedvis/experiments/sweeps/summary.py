@@ -11,7 +11,7 @@ from typing import Any
 from accounting.events import Trust
 from dpfedvis.evaluation.metrics import METRICS, Metric
 from dpfedvis.experiments.sweeps.cells import Kind
-from dpfedvis.experiments.sweeps.store import Row
+from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.runs.code_version import CodeVersion
 from dpfedvis.runs.settings import RunConfig
 
@@ -75,7 +75,7 @@ class Point:
     in_scope : float, optional
         Of the landmarks alone, where the budget was for them and ε end to end is ∞.
     nominal : float, optional
-        See `Row.epsilon_nominal`.
+        See `CellRow.epsilon_nominal`.
     delta : float
     seeds : int
     scores : dict of str to Estimate
@@ -179,18 +179,18 @@ class Context:
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunConfig)}
 
 
-def latest_version(rows: Iterable[Row]) -> CodeVersion | None:
+def latest_version(rows: Iterable[CellRow]) -> CodeVersion | None:
     """Return the code that made the row which was finished last; None if there is none."""
     done = [row for row in rows if row.status == "done"]
     return max(done, key=lambda row: row.finished).version if done else None
 
 
-def contexts(rows: Iterable[Row], version: CodeVersion | None) -> list[Context]:
+def contexts(rows: Iterable[CellRow], version: CodeVersion | None) -> list[Context]:
     """Group finished rows: by context, then by setting; rows of other versions than this are marked.
 
     What has no budget, baselines and runs at ε = ∞, stands in the context of every meaning that ε has on its data.
     """
-    grouped: dict[tuple[Any, ...], dict[str, list[Row]]] = {}
+    grouped: dict[tuple[Any, ...], dict[str, list[CellRow]]] = {}
     for row in rows:
         if row.status == "done":
             grouped.setdefault(_values(row, _DATA), {}).setdefault(row.data_sha256, []).append(row)
@@ -203,7 +203,7 @@ def contexts(rows: Iterable[Row], version: CodeVersion | None) -> list[Context]:
     return found
 
 
-def _by_meaning(rows: list[Row]) -> dict[tuple[Any, ...], list[Row]]:
+def _by_meaning(rows: list[CellRow]) -> dict[tuple[Any, ...], list[CellRow]]:
     budgets = [row for row in rows if row.settings.get("epsilon") is not None]
     meanings = dict.fromkeys(_values(row, _MEANING) for row in budgets) or {_values(rows[0], _MEANING): None}
     return {
@@ -216,9 +216,9 @@ def _by_meaning(rows: list[Row]) -> dict[tuple[Any, ...], list[Row]]:
     }
 
 
-def _points(rows: list[Row], version: CodeVersion | None) -> tuple[Point, ...]:
+def _points(rows: list[CellRow], version: CodeVersion | None) -> tuple[Point, ...]:
     names = [name for name in _DEFAULTS if name not in (*_DATA, *_MEANING, "seed", "epsilon")]
-    groups: dict[tuple[Any, ...], dict[int, Row]] = {}
+    groups: dict[tuple[Any, ...], dict[int, CellRow]] = {}
     for row in rows:
         # One row a seed: without a budget, what ε would have meant makes no other run.
         groups.setdefault((row.kind, _values(row, (*names, "epsilon"))), {})[row.settings.get("seed", 0)] = row
@@ -230,7 +230,7 @@ def _points(rows: list[Row], version: CodeVersion | None) -> tuple[Point, ...]:
     return tuple(_point(own, _label(own[0], telling), version) for own in seeds)
 
 
-def _point(rows: list[Row], series: str, version: CodeVersion | None) -> Point:
+def _point(rows: list[CellRow], series: str, version: CodeVersion | None) -> Point:
     first = rows[0]
     keys = [key for key in first.scores if all(key in row.scores for row in rows)]
     ends = [row.epsilon_end_to_end for row in rows if row.epsilon_end_to_end is not None]
@@ -251,7 +251,7 @@ def _point(rows: list[Row], series: str, version: CodeVersion | None) -> Point:
     )
 
 
-def _label(row: Row, telling: list[str]) -> str:
+def _label(row: CellRow, telling: list[str]) -> str:
     config = RunConfig.from_mapping(row.settings)
     if row.kind != "run":
         return f"{row.kind}, landmarks {config.landmarks}" if config.landmarks and "landmarks" in telling else row.kind
@@ -268,7 +268,7 @@ def _label(row: Row, telling: list[str]) -> str:
     return ", ".join(words)
 
 
-def _values(row: Row, names: Sequence[str]) -> tuple[Any, ...]:
+def _values(row: CellRow, names: Sequence[str]) -> tuple[Any, ...]:
     return tuple(_hashable(row.settings.get(name, _DEFAULTS[name])) for name in names)
 
 

@@ -21,7 +21,7 @@ from dpfedvis.errors import DpfedvisError
 from dpfedvis.evaluation.scores import Scores
 from dpfedvis.experiments.sweeps.cache import shared
 from dpfedvis.experiments.sweeps.cells import Cell
-from dpfedvis.experiments.sweeps.store import Row, Status
+from dpfedvis.experiments.sweeps.store import CellRow, Status
 from dpfedvis.runs.code_version import CodeVersion
 from dpfedvis.runs.settings import RunConfig, Sample
 
@@ -63,7 +63,7 @@ class Outcome:
     nominal: float | None = None
 
 
-def work(task: Task) -> Row:
+def work(task: Task) -> CellRow:
     """Compute a cell; what goes wrong is in the row, with its reason."""
     from threadpoolctl import threadpool_limits
 
@@ -78,7 +78,7 @@ def work(task: Task) -> Row:
         where = traceback.extract_tb(failure.__traceback__)[-_TRACE_LINES:]
         places = " < ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in reversed(where))
         status, error = "failed", f"{type(failure).__name__}: {failure} ({places})"
-    return Row(
+    return CellRow(
         address=task.address,
         kind=task.cell.kind,
         status=status,

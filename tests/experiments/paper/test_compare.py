@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from dpfedvis.experiments.paper import compare
-from dpfedvis.experiments.paper.compare import Line, lines, prices, shown_epsilon, verdicts
+from dpfedvis.experiments.paper.compare import Comparison, lines, prices, shown_epsilon, verdicts
 from dpfedvis.experiments.paper.experiments import EXPERIMENTS, Entry
 from dpfedvis.experiments.paper.pages import page, write_experiment, write_index
 from dpfedvis.experiments.paper.readings import Scale, as_csv, read_csv
 from dpfedvis.experiments.paper.recipes import Shrink
-from dpfedvis.experiments.sweeps.store import Row
+from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.experiments.sweeps.summary import Estimate
 from dpfedvis.runs.code_version import CodeVersion
 
@@ -22,7 +22,7 @@ TABLE3 = EXPERIMENTS["table3"]
 SHRINK = Shrink(seeds=2)
 
 
-def found(monkeypatch: pytest.MonkeyPatch, values, shrink: Shrink = SHRINK, name: str = "table3") -> list[Line]:
+def found(monkeypatch: pytest.MonkeyPatch, values, shrink: Shrink = SHRINK, name: str = "table3") -> list[Comparison]:
     """Lines from rows whose scores are `values` of an entry and a seed; None for a row that is not there."""
     experiment = EXPERIMENTS[name]
     monkeypatch.setattr(compare, "addressed", lambda cells: {cell.address("x"): (cell, "x") for cell in cells})
@@ -33,7 +33,7 @@ def found(monkeypatch: pytest.MonkeyPatch, values, shrink: Shrink = SHRINK, name
             if scores is not None:
                 address = cell.address("x")
                 nominal = 1e5 / entry.beta + seed if entry.beta else None
-                rows[address] = Row(
+                rows[address] = CellRow(
                     address, cell.kind, "done", cell.settings, "x", scores, math.inf, None, nominal, 1e-5, 1.0,
                     HERE if seed == 0 else CodeVersion("0"), "", "",
                 )  # fmt: skip

@@ -11,13 +11,13 @@ from dpfedvis.experiments.paper.experiments import EXPERIMENTS
 from dpfedvis.experiments.paper.findings import Finding, findings, signed
 from dpfedvis.experiments.paper.pages import PLAIN, write_index
 from dpfedvis.experiments.paper.paper import TABLE1
-from dpfedvis.experiments.paper.readings import Reading, Scale, UnreadableNumbers, read_csv
+from dpfedvis.experiments.paper.readings import ComparedNumber, Scale, UnreadableNumbers, read_csv
 
 FULL = Scale((40_000, 40_000), (500, 500), (2, 10))
 SMALL = Scale((300, 40_000), (3, 500), (2, 10))
 
 
-def table1(shift: float = 0.0, noise: float = 1.0) -> list[Reading]:
+def table1(shift: float = 0.0, noise: float = 1.0) -> list[ComparedNumber]:
     """The paper's own numbers, moved by `shift` of its standard deviations, and its noise `noise` times as costly."""
     made = []
     for (group, score), numbers in TABLE1.rows.items():
@@ -27,12 +27,12 @@ def table1(shift: float = 0.0, noise: float = 1.0) -> list[Reading]:
             mean = quiet + noise * (number.mean - quiet) + shift * number.sd
             way = "central" if name == "central" else "nystrom"
             deviation = (mean - number.mean) / number.sd
-            made.append(Reading(group, name, way, score, number.mean, number.sd, mean, deviation))
+            made.append(ComparedNumber(group, name, way, score, number.mean, number.sd, mean, deviation))
     return made
 
 
-def curve(*points: tuple[float, float], score: str = "nmi") -> list[Reading]:
-    return [Reading("Fed-tSNE, IID", f"{x:g}", "nystrom", score, None, None, y, None) for x, y in points]
+def curve(*points: tuple[float, float], score: str = "nmi") -> list[ComparedNumber]:
+    return [ComparedNumber("Fed-tSNE, IID", f"{x:g}", "nystrom", score, None, None, y, None) for x, y in points]
 
 
 def answers(found: list[Finding]) -> list[str]:

@@ -16,7 +16,7 @@ from dpfedvis.experiments.sweeps import work as work_module
 from dpfedvis.experiments.sweeps.cells import Cell
 from dpfedvis.experiments.sweeps.clusters import BackendMissing
 from dpfedvis.experiments.sweeps.execution import Workers, addressed, sweep
-from dpfedvis.experiments.sweeps.store import Row, Store
+from dpfedvis.experiments.sweeps.store import CellRow, SweepStore
 from dpfedvis.experiments.sweeps.work import Task, work
 from dpfedvis.runs.code_version import CodeVersion
 
@@ -24,13 +24,13 @@ ONE = CodeVersion("1", "a" * 40)
 TWO = CodeVersion("1", "b" * 40)
 
 
-def scores(rows: list[Row]) -> dict[str, dict[str, float]]:
+def scores(rows: list[CellRow]) -> dict[str, dict[str, float]]:
     return {row.address: row.scores for row in rows}
 
 
 def test_cells_run_once_and_larger_grids_run_what_is_new(tmp_path: Path, cell) -> None:
     cells = [cell(seed=seed) for seed in range(3)]
-    with Store(tmp_path / "s.sqlite", create=True) as store:
+    with SweepStore(tmp_path / "s.sqlite", create=True) as store:
         first = sweep(cells[:2], store, version=ONE)
         assert (first.cells, first.known, first.statuses) == (2, 0, {"done": 2})
         before = store.rows()
@@ -43,7 +43,7 @@ def test_cells_run_once_and_larger_grids_run_what_is_new(tmp_path: Path, cell) -
 
 def test_a_row_has_the_scores_of_the_run(tmp_path: Path, cell) -> None:
     chosen = cell(mechanism="mean-embedding", epsilon=3.0, seed=4)
-    with Store(tmp_path / "s.sqlite", create=True) as store:
+    with SweepStore(tmp_path / "s.sqlite", create=True) as store:
         sweep([chosen], store, version=ONE)
         (row,) = store.rows()
     fed = chosen.config.federated()
@@ -64,7 +64,7 @@ def test_refusals_and_failures_are_rows_and_not_fatal(tmp_path: Path, cell, monk
         return honest(task)
 
     monkeypatch.setattr(work_module, "compute", compute)
-    with Store(tmp_path / "s.sqlite", create=True) as store:
+    with SweepStore(tmp_path / "s.sqlite", create=True) as store:
         done = sweep([refused, bad, good], store, version=ONE)
         assert done.statuses == {"refused": 1, "failed": 1, "done": 1}
         by_status = {row.status: row for row in store.rows()}
@@ -90,7 +90,7 @@ def test_an_interrupted_sweep_keeps_its_rows_and_goes_on(tmp_path: Path, cell, m
         return honest(task)
 
     monkeypatch.setattr(work_module, "compute", compute)
-    with Store(tmp_path / "s.sqlite", create=True) as store:
+    with SweepStore(tmp_path / "s.sqlite", create=True) as store:
         with pytest.raises(KeyboardInterrupt):
             sweep(cells, store, version=ONE)
         assert len(store.rows()) == 1
@@ -101,7 +101,8 @@ def test_an_interrupted_sweep_keeps_its_rows_and_goes_on(tmp_path: Path, cell, m
 @pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_parallel_cells_are_the_same_cells(backend: str, tmp_path: Path, cell) -> None:
     cells = [cell(seed=seed) for seed in range(3)] + [cell(epsilon=1.0)]
-    with Store(tmp_path / "one.sqlite", create=True) as alone, Store(tmp_path / "two.sqlite", create=True) as many:
+    stores = (SweepStore(tmp_path / f"{name}.sqlite", create=True) for name in ("one", "two"))
+    with next(stores) as alone, next(stores) as many:
         sweep(cells, alone, version=ONE)
         done = sweep(cells, many, Workers(2, backend), version=ONE)
         assert done.statuses == {"done": 3, "refused": 1}
@@ -113,8 +114,8 @@ def test_a_real_dask_cluster_computes_the_same(tmp_path: Path, cell) -> None:
 
     cells = [cell(seed=seed) for seed in range(3)]
     with (
-        Store(tmp_path / "one.sqlite", create=True) as alone,
-        Store(tmp_path / "two.sqlite", create=True) as many,
+        SweepStore(tmp_path / "one.sqlite", create=True) as alone,
+        SweepStore(tmp_path / "two.sqlite", create=True) as many,
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs="ERROR") as cluster,
     ):
         sweep(cells, alone, version=ONE)
@@ -126,7 +127,8 @@ def test_a_real_dask_cluster_computes_the_same(tmp_path: Path, cell) -> None:
 def test_a_real_ray_cluster_computes_the_same(tmp_path: Path, cell) -> None:
     pytest.importorskip("ray", reason="Ray is an extra: pip install 'dpfedvis[ray]'")
     cells = [cell(seed=seed) for seed in range(3)] + [cell(epsilon=1.0)]
-    with Store(tmp_path / "one.sqlite", create=True) as alone, Store(tmp_path / "two.sqlite", create=True) as many:
+    stores = (SweepStore(tmp_path / f"{name}.sqlite", create=True) for name in ("one", "two"))
+    with next(stores) as alone, next(stores) as many:
         sweep(cells, alone, version=ONE)
         assert sweep(cells, many, Workers(2, "ray"), version=ONE).statuses == {"done": 3, "refused": 1}
         assert scores(many.rows()) == scores(alone.rows())
@@ -134,7 +136,7 @@ def test_a_real_ray_cluster_computes_the_same(tmp_path: Path, cell) -> None:
 
 def test_a_package_that_is_missing_is_named(monkeypatch, tmp_path: Path, cell) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with Store(tmp_path / "s.sqlite", create=True) as store:
+    with SweepStore(tmp_path / "s.sqlite", create=True) as store:
         with pytest.raises(BackendMissing, match="backend ray needs a package"):
             sweep([cell()], store, Workers(1, "ray"), version=ONE)
         assert store.rows() == []
@@ -144,7 +146,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch, tmp_path: Path, cell) -
 def test_a_cluster_that_does_not_answer_is_named(backend: str, tmp_path: Path, cell) -> None:
     if backend == "ray":
         pytest.importorskip("ray", reason="Ray is an extra: pip install 'dpfedvis[ray]'")
-    with Store(tmp_path / "s.sqlite", create=True) as store:
+    with SweepStore(tmp_path / "s.sqlite", create=True) as store:
         with pytest.raises(BackendMissing, match=r"127\.0\.0\.1:1"):
             sweep([cell()], store, Workers(1, backend, "127.0.0.1:1"), version=ONE)
         assert store.rows() == []
@@ -191,7 +193,7 @@ def test_landmarks_are_learned_once_for_all_maps(tmp_path: Path, cell, monkeypat
 
     monkeypatch.setattr(FederatedEstimator, "_learn", learn)
     cells = [cell(), cell(affinity="kernel"), cell(clusters=5), cell(seed=1)]
-    with Store(tmp_path / "s.sqlite", create=True) as store:
+    with SweepStore(tmp_path / "s.sqlite", create=True) as store:
         assert sweep(cells, store, version=ONE).statuses == {"done": 4}
     assert len(learned) == 2
 

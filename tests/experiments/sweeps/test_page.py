@@ -12,13 +12,13 @@ import pytest
 
 from dpfedvis.experiments.sweeps.figures import Axis, Curves
 from dpfedvis.experiments.sweeps.report import write_report
-from dpfedvis.experiments.sweeps.store import Row
+from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.experiments.sweeps.summary import contexts, latest_version
 from dpfedvis.runs.code_version import CodeVersion
 from tests.makers import HERE
 
 
-def test_what_comes_from_outside_is_escaped(sweep_rows: list[Row], tmp_path: Path) -> None:
+def test_what_comes_from_outside_is_escaped(sweep_rows: list[CellRow], tmp_path: Path) -> None:
     write_report(sweep_rows, tmp_path, "dpfedvis <command>", HERE)
     page = (tmp_path / "report.html").read_text()
     assert "<script>alert" not in page
@@ -26,7 +26,7 @@ def test_what_comes_from_outside_is_escaped(sweep_rows: list[Row], tmp_path: Pat
     assert page.count("<h2") == 2
 
 
-def test_the_page_carries_the_drawing_that_markdown_links(sweep_rows: list[Row], tmp_path: Path) -> None:
+def test_the_page_carries_the_drawing_that_markdown_links(sweep_rows: list[CellRow], tmp_path: Path) -> None:
     paths = write_report(sweep_rows, tmp_path, "x", HERE)
     assert sorted(path.name for path in paths) == ["curves-1.svg", "points.csv", "report.html", "report.md"]
     assert sorted(paths) == sorted(tmp_path.iterdir())
@@ -39,7 +39,7 @@ def test_the_page_carries_the_drawing_that_markdown_links(sweep_rows: list[Row],
         assert f"<!-- {text} -->" in drawing.decode(), text
 
 
-def test_curves_carry_the_means_in_the_order_of_epsilon(sweep_rows: list[Row]) -> None:
+def test_curves_carry_the_means_in_the_order_of_epsilon(sweep_rows: list[CellRow]) -> None:
     (context,) = contexts(sweep_rows, HERE)
     curves = Curves(context)
     assert list(curves.looks) == ["k-means", "gradient", "data-free"]
@@ -54,7 +54,7 @@ def test_no_tick_is_smaller_than_its_epsilon() -> None:
     assert list(axis.ticks.values()) == ["0", "0.501", "1", "2.01", "∞"]
 
 
-def test_series_that_differ_in_trust_share_a_colour(sweep_rows: list[Row]) -> None:
+def test_series_that_differ_in_trust_share_a_colour(sweep_rows: list[CellRow]) -> None:
     (context,) = contexts(sweep_rows, HERE)
     renamed = [
         replace(point, series={"k-means": "gradient, local", "gradient": "gradient, aggregate"}.get(point.series, "x"))
@@ -66,7 +66,7 @@ def test_series_that_differ_in_trust_share_a_colour(sweep_rows: list[Row]) -> No
     assert (summed.symbol, looks["data-free"].light != local.light) == ("square", True)
 
 
-def test_every_number_that_is_drawn_is_in_a_table(sweep_rows: list[Row], tmp_path: Path) -> None:
+def test_every_number_that_is_drawn_is_in_a_table(sweep_rows: list[CellRow], tmp_path: Path) -> None:
     write_report(sweep_rows, tmp_path, "x", HERE)
     page = (tmp_path / "report.html").read_text()
     own = page[page.index("All numbers as a table") :]
@@ -78,7 +78,7 @@ def test_every_number_that_is_drawn_is_in_a_table(sweep_rows: list[Row], tmp_pat
     assert len(Curves(context).points) == 4
 
 
-def test_rows_are_held_against_the_code_of_the_last(sweep_rows: list[Row], tmp_path: Path) -> None:
+def test_rows_are_held_against_the_code_of_the_last(sweep_rows: list[CellRow], tmp_path: Path) -> None:
     assert latest_version([]) is None
     old, new = CodeVersion("1.0", "b" * 40), CodeVersion("1.0", "c" * 40)
     times = [f"2026-01-01T00:00:{number:02d}+00:00" for number in range(len(sweep_rows))]
@@ -93,7 +93,7 @@ def test_rows_are_held_against_the_code_of_the_last(sweep_rows: list[Row], tmp_p
     assert f"marked with * below: {old} ({len(rows) - 1} cells)" in (tmp_path / "report.md").read_text()
 
 
-def test_a_report_says_what_its_picture_does_not(sweep_rows: list[Row], tmp_path: Path) -> None:
+def test_a_report_says_what_its_picture_does_not(sweep_rows: list[CellRow], tmp_path: Path) -> None:
     shared = [
         replace(row, settings={**row.settings, "clients": 10, "trust": "aggregate" if number % 2 else "local"})
         for number, row in enumerate(sweep_rows)
@@ -114,7 +114,7 @@ def test_a_report_says_what_its_picture_does_not(sweep_rows: list[Row], tmp_path
     ],
 )
 def test_only_what_has_one_meaning_is_summed_up(
-    name: str, values: tuple[Any, Any], summed: bool, sweep_rows: list[Row], tmp_path: Path
+    name: str, values: tuple[Any, Any], summed: bool, sweep_rows: list[CellRow], tmp_path: Path
 ) -> None:
     """μ² of neighbours of different kinds is the ε of nobody."""
     rows = [replace(row, settings={**row.settings, name: value}) for row in sweep_rows for value in values]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpfedvis.experiments.sweeps.store import Store, StoreUnusable
+from dpfedvis.experiments.sweeps.store import StoreUnusable, SweepStore
 from dpfedvis.runs.code_version import CodeVersion, code_version
 
 
@@ -21,16 +21,16 @@ def test_rows_come_back_as_they_went_in(tmp_path: Path, row) -> None:
         row({"epsilon": 1.5}, status="refused", error="no", scores={}, epsilon_end_to_end=None),
         row({"seed": 1}, kind="central", version=CodeVersion("2", "", True)),
     ]
-    with Store(tmp_path / "new" / "s.sqlite", create=True) as store:
+    with SweepStore(tmp_path / "new" / "s.sqlite", create=True) as store:
         assert [store.put(each) for each in rows] == [True] * 3
-    with Store(tmp_path / "new" / "s.sqlite") as store:
+    with SweepStore(tmp_path / "new" / "s.sqlite") as store:
         assert store.rows() == rows
         assert store.statuses() == {each.address: each.status for each in rows}
         assert store.rows()[0].epsilon_end_to_end == math.inf
 
 
 def test_a_finished_row_stays_and_others_may_be_replaced(tmp_path: Path, row) -> None:
-    with Store(tmp_path / "s.sqlite", create=True) as store:
+    with SweepStore(tmp_path / "s.sqlite", create=True) as store:
         failed = row(status="failed", error="out of memory", scores={})
         done = replace(failed, status="done", error="", scores={"nmi": 0.7})
         assert store.put(failed)
@@ -48,38 +48,38 @@ def test_rows_are_ready_for_json(row) -> None:
 
 def test_what_is_no_store_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreUnusable, match="there is no store"):
-        Store(tmp_path / "none.sqlite")
+        SweepStore(tmp_path / "none.sqlite")
     (tmp_path / "text").write_text("not a database, but long enough to look at")
     with pytest.raises(StoreUnusable, match="cannot be used"):
-        Store(tmp_path / "text", create=True)
+        SweepStore(tmp_path / "text", create=True)
     with sqlite3.connect(tmp_path / "other.sqlite") as other:
         other.execute("CREATE TABLE cells (a)")
     other.close()
     for create in (False, True):
         with pytest.raises(StoreUnusable, match="not a store"):
-            Store(tmp_path / "other.sqlite", create=create)
+            SweepStore(tmp_path / "other.sqlite", create=create)
     with pytest.raises(StoreUnusable):
-        Store(tmp_path / "text" / "s.sqlite", create=True)
+        SweepStore(tmp_path / "text" / "s.sqlite", create=True)
     assert (tmp_path / "text").read_text().startswith("not a database")
 
 
 def test_a_store_of_another_format_is_named(tmp_path: Path) -> None:
-    Store(tmp_path / "s.sqlite", create=True).close()
+    SweepStore(tmp_path / "s.sqlite", create=True).close()
     with sqlite3.connect(tmp_path / "s.sqlite") as raw:
         raw.execute("PRAGMA user_version = 9")
     raw.close()
     with pytest.raises(StoreUnusable, match="format 9"):
-        Store(tmp_path / "s.sqlite")
+        SweepStore(tmp_path / "s.sqlite")
 
 
 _WRITER = """
 import sys
-from dpfedvis.experiments.sweeps.store import Row, Store
+from dpfedvis.experiments.sweeps.store import CellRow, SweepStore
 from dpfedvis.runs.code_version import CodeVersion
 
-with Store(sys.argv[1], create=True) as store:
+with SweepStore(sys.argv[1], create=True) as store:
     for number in range(40):
-        store.put(Row(f"{sys.argv[2]}-{number}", "run", "done", {}, "", {}, 1.0, None, None, 1e-5, 0.0,
+        store.put(CellRow(f"{sys.argv[2]}-{number}", "run", "done", {}, "", {}, 1.0, None, None, 1e-5, 0.0,
                       CodeVersion("1"), "", ""))
 """
 
@@ -88,7 +88,7 @@ def test_several_processes_may_write(tmp_path: Path) -> None:
     path = str(tmp_path / "s.sqlite")
     writers = [subprocess.Popen([sys.executable, "-c", _WRITER, path, name]) for name in "abc"]
     assert [writer.wait(60) for writer in writers] == [0, 0, 0]
-    with Store(path) as store:
+    with SweepStore(path) as store:
         assert len(store.rows()) == 120
 
 

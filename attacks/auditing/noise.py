@@ -25,7 +25,7 @@ from attacks.auditing.bounds import Claim
 from attacks.auditing.games import audit_games, scores_of
 from attacks.auditing.result import AuditResult
 from dpfedvis.federation import Door, Federation, Streams
-from dpfedvis.federation.noise_plan import HOME, plan_run, terms_of_clients
+from dpfedvis.federation.noise_plan import HOME, client_plans, plan_run
 from dpfedvis.mechanisms import Mechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Array, Kernel
@@ -224,10 +224,10 @@ class NoiseAudit:
         tally = _Tally(ledger, dict(zip(names, places, strict=True)))
         plan = plan_run(budget, canary, self.rounds, None, self.noise, {})
         weights = [size / self.canaries for size in sizes]
-        terms = terms_of_clients(plan, canary, public, names, sizes, weights)
+        plans = client_plans(plan, canary, public, names, sizes, weights)
         records = [canary.records(ours, where, public) for ours, where in zip(signs, places, strict=True)]
         streams = Streams(self.seed) if self.streams is None else self.streams
-        federation = Federation(records, terms, canary, public, Door(ledger, tally), streams, self.noise)
+        federation = Federation(records, plans, canary, public, Door(ledger, tally), streams, self.noise)
         try:
             for number in range(1, rounds + 1):
                 Y = np.full((public.landmarks, public.features), _sign(number), dtype=np.float32)

@@ -195,12 +195,12 @@ class Model:
         self._mechanism, self._scene, self._setting = mechanism, scene, result.public
         self._exact, self._beta = _without_noise(mechanism)
         self._trajectory = trajectory
-        self._terms = {client.terms.name: client.terms for client in result.clients}
+        self._plans = {client.plan.name: client.plan for client in result.clients}
         self._known: dict[tuple[int, int | None], Prediction] = {}
 
     def __call__(self, event: Event) -> Prediction | None:
         """Return what the client would have uploaded, or what stands at home if that was recovered."""
-        game = self._terms[event.client].index % len(self._scene.inside)
+        game = self._plans[event.client].index % len(self._scene.inside)
         key = (game, event.round)
         if key not in self._known:
             inside, outside = (self._one(event, game, inside=side) for side in (True, False))
@@ -212,12 +212,12 @@ class Model:
         if event.what == HOME:
             canary: Array = records[0]
             return canary
-        terms = self._terms[event.client]
+        plan = self._plans[event.client]
         Y = self._trajectory[(event.round or 1) - 1]
-        local = PreparedRecords.of(records, terms.denominator)
+        local = PreparedRecords.of(records, plan.denominator)
         # The exact parts draw nothing; a batch of all records is the same in any order.
         values = self._exact.message(local, Y, self._setting, np.random.default_rng(0)).values
-        return values if event.trust == "local" else terms.weight * values
+        return values if event.trust == "local" else plan.weight * values
 
     def _scale(self, values: Array) -> float:
         return self._beta * float(np.std(values, dtype=np.float64))

@@ -191,7 +191,7 @@ def read_parquet(path: Path, label_column: str | None = None, client_column: str
     columns = {i: table.column(i).to_numpy() for i in features}
     for i, column in columns.items():
         if column.dtype.kind not in "biuf":
-            raise NotNumeric(f"column {names[i]!r} of {path.name} is of type {table.column(i).type}, no number")
+            raise NotNumeric(f"column {names[i]!r} of {path.name} is of type {table.column(i).type}, not a number")
     texts: dict[str | None, NDArray[Any]] = {}
     for i in others:
         if table.column(i).null_count:

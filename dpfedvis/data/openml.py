@@ -73,7 +73,7 @@ def arrange(entry: CatalogueEntry, data: NDArray[Any], target: NDArray[Any]) -> 
     if entry.group_size is not None:
         runs = codes.reshape(-1, entry.group_size)
         if (runs != runs[:, :1]).any():
-            raise DataUnavailable(f"the rows of {entry.name} from OpenML do not come individual by individual")
+            raise DataUnavailable(f"in OpenML's {entry.name} the rows of one individual are not consecutive")
         arrays["groups"] = np.arange(len(X)) // entry.group_size
     return arrays
 

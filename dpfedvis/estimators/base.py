@@ -16,7 +16,7 @@ from accounting.errors import InvalidParameter
 from accounting.statement import Statement, state
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.federation import Client, Outbox, Streams, Terms, Upload, Witness
+from dpfedvis.federation import Client, ClientPlan, Outbox, Streams, Upload, Witness
 from dpfedvis.federation.checkpoint import claim, digest
 from dpfedvis.federation.feddl import Callback, FedDL, FedDLResult
 from dpfedvis.mechanisms import Mechanism, mechanism
@@ -207,7 +207,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         if self._mode == "noisy" and result.plan is not None and self.tau_x is not None:
             delta = rows.sensitivity(self.tau_x, len(self.landmarks_), result.public.adjacency)
             # Neighbours differ in one row, so that rounding counts for its values only.
-            event = result.plan.event(rows.what, client.terms.name, sensitivity=delta, size=rows.width(self.landmarks_))
+            event = result.plan.event(rows.what, client.plan.name, sensitivity=delta, size=rows.width(self.landmarks_))
         return client.rows(rows, self.landmarks_, event, self.tau_x)
 
     def _row_noise(self, rows: Rows) -> float:
@@ -223,12 +223,12 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         result = self.feddl_
         if name in result.ledger.clients:
             raise InvalidParameter("name", name, "new: a client of this name has released before")
-        terms = Terms(len(result.ledger.clients), name, float(len(X)), 0.0, 1, None)
+        plan = ClientPlan(len(result.ledger.clients), name, float(len(X)), 0.0, 1, None)
         if self._chosen.protection == "home":
             raise ReleaseUnavailable("a client cannot join after input perturbation: its records were not perturbed")
         streams = Streams(self.random_state)
         noise = result.plan.noise if result.plan is not None else "seeded"
-        return Client(X, terms, mechanism("none"), result.public, streams, noise)
+        return Client(X, plan, mechanism("none"), result.public, streams, noise)
 
     @property
     def statement_(self) -> Statement:

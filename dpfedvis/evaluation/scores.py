@@ -1,6 +1,6 @@
-"""All scores of a result as one flat table: every metric of `METRICS` that it has what it takes for.
+"""All scores of a result: every metric of `METRICS` whose needs it meets.
 
-For simulations only: metrics look at every record and label.
+For simulations only: metrics read every record and label.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def scores_of(
 ) -> Scores:
     """Score a fitted FedTSNE, FedUMAP or FedSpectralClustering on the records that it was fitted to.
 
-    With ``release="none"`` the scored map is the union of the clients' private views, which nobody has.
+    With ``release="none"`` the scored map is the union of the clients' private views: only a simulation has it.
 
     Parameters
     ----------
@@ -53,14 +53,14 @@ def scores_of(
 
 
 def score(evaluated: Evaluated) -> Scores:
-    """Compute every metric that this result has what it takes for, in the order of `METRICS`."""
+    """Compute every metric whose needs this result meets, in the order of `METRICS`."""
     possible = [metric for metric in METRICS.values() if evaluated.has.issuperset(metric.needs)]
     computed = {metric.key: metric.function(evaluated) for metric in possible}
     return {key: value for key, value in computed.items() if value is not None}
 
 
 def pooled_neighbors(original: NDArray[np.int64], fed: FederatedData) -> NDArray[np.int64]:
-    """Turn neighbours of the data's rows into those of the pooled records, whatever the partition.
+    """Convert neighbours of the data's rows to neighbours of the pooled records, for any partition.
 
     Parameters
     ----------

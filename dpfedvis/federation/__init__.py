@@ -1,6 +1,6 @@
 """Clients, the server's average of their uploads, and the door between them."""
 
-from dpfedvis.federation.client import NOISE_SOURCES, Client, Terms
+from dpfedvis.federation.client import NOISE_SOURCES, Client, ClientPlan
 from dpfedvis.federation.door import BadUpload, Door, ReleasedTwice, Upload, Witness
 from dpfedvis.federation.federation import ClientFailed, ClientWorkers, Federation, Policy
 from dpfedvis.federation.outbox import Outbox
@@ -13,6 +13,7 @@ __all__ = [
     "BadUpload",
     "Client",
     "ClientFailed",
+    "ClientPlan",
     "ClientWorkers",
     "Door",
     "Failure",
@@ -23,7 +24,6 @@ __all__ = [
     "Pool",
     "ReleasedTwice",
     "Streams",
-    "Terms",
     "Upload",
     "Witness",
 ]

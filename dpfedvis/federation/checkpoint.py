@@ -89,7 +89,7 @@ def claim(folder: Path, mark: str) -> None:
     _check_mark(path, str(stored["mark"]), mark)
 
 
-def ledger_beside(folder: Path | None, ledger: Ledger | None, budget: Budget | None) -> Ledger:
+def ledger_for(folder: Path | None, ledger: Ledger | None, budget: Budget | None) -> Ledger:
     """Return the given ledger, or a new one: a file in the checkpoint's folder, or in memory without a checkpoint."""
     if ledger is None:
         return Ledger(None if folder is None else folder / "ledger.sqlite", budget)

@@ -33,7 +33,7 @@ NOISE_SOURCES = ("seeded", "system", "discrete")
 
 
 @dataclass(frozen=True)
-class Terms:
+class ClientPlan:
     """The noise plan for one client.
 
     Parameters
@@ -65,7 +65,7 @@ class Client:
     Parameters
     ----------
     records : array of shape (n_p, m)
-    terms : Terms
+    plan : ClientPlan
     mechanism : Mechanism
     public : PublicParameters
     streams : Streams
@@ -78,14 +78,14 @@ class Client:
     def __init__(
         self,
         records: Array,
-        terms: Terms,
+        plan: ClientPlan,
         mechanism: Mechanism,
         public: PublicParameters,
         streams: Streams,
         noise: str,
         perturbed: Array | None = None,
     ) -> None:
-        self.terms, self.mechanism, self.public = terms, mechanism, public
+        self.plan, self.mechanism, self.public = plan, mechanism, public
         # An absurd value must not make a client fail: the failure would reveal it. The bound is public.
         records = clip_norms(records, LARGEST_NORM)
         self._records = records
@@ -93,7 +93,7 @@ class Client:
         prepared = mechanism.prepare(records) if perturbed is None else perturbed
         if mechanism.protection == "home" and perturbed is None:
             prepared = self._noisy(prepared, self._protected_event, 0)
-        self._local = PreparedRecords.of(prepared, terms.denominator)
+        self._local = PreparedRecords.of(prepared, plan.denominator)
 
     @property
     def home(self) -> Upload:
@@ -112,7 +112,7 @@ class Client:
         -------
         Upload
         """
-        index, rate, local = self.terms.index, self.public.sampling_rate, self._local
+        index, rate, local = self.plan.index, self.public.sampling_rate, self._local
         if rate is not None:
             local = local.sample(rate, self._sampler(round))
         generator = self._streams.generator("message", self.mechanism.what, index, round)
@@ -123,7 +123,7 @@ class Client:
         common = {**self._facts(self.mechanism.what), **place}
         if self.mechanism.protection == "home":
             return Upload(message.values, PostProcessing(**common, of=self._protected_event.what))
-        delta = self.mechanism.sensitivity(self.public, self.terms.denominator)
+        delta = self.mechanism.sensitivity(self.public, self.plan.denominator)
         priced = message.nominal_sigma is not None
         event = Unprotected(
             **common,
@@ -156,7 +156,7 @@ class Client:
         return Upload(rows.of(self._records, Y), Unprotected(**self._facts(rows.what), stage="release", why=why))
 
     def _facts(self, what: str) -> dict[str, Any]:
-        return {"what": what, "client": self.terms.name, "adjacency": self.public.adjacency}
+        return {"what": what, "client": self.plan.name, "adjacency": self.public.adjacency}
 
     def _protected(self, values: Array, round: int) -> Upload:
         """Add the client's noise under the trust model; multiply by the weight first unless trust is `local`."""
@@ -164,27 +164,27 @@ class Client:
         Upload(values, event).check(self.mechanism.shape(self.public))
         if self.mechanism.trust == "local":
             return Upload(self._noisy(values, event, round), event)
-        weighted = (self.terms.weight * values).astype(values.dtype, copy=False)
+        weighted = (self.plan.weight * values).astype(values.dtype, copy=False)
         if self.mechanism.trust == "central":
             return Upload(weighted, event)  # the curator adds the noise
-        share = replace(event, sigma=event.sigma / math.sqrt(self.terms.clients))
+        share = replace(event, sigma=event.sigma / math.sqrt(self.plan.clients))
         return Upload(self._noisy(weighted, share, round), event)
 
     def _sampler(self, round: int) -> np.random.Generator:
         """Generator for sampling records. Secret if the noise is: amplification requires it."""
         if self._noise != "seeded":
             return np.random.default_rng()
-        return self._streams.generator("sample", self.mechanism.what, self.terms.index, round)
+        return self._streams.generator("sample", self.mechanism.what, self.plan.index, round)
 
     def _noisy(self, values: Array, event: GaussianRelease, round: int) -> Array:
-        generator = self._streams.generator("noise", event.what, self.terms.index, round)
+        generator = self._streams.generator("noise", event.what, self.plan.index, round)
         return noise_source(self._noise, generator, event).add(values, event.sigma)
 
     @property
     def _protected_event(self) -> GaussianRelease:
-        if self.terms.event is None:
-            raise RuntimeError(f"the noise plan has no {self.mechanism.name} release for {self.terms.name}")
-        return self.terms.event
+        if self.plan.event is None:
+            raise RuntimeError(f"the noise plan has no {self.mechanism.name} release for {self.plan.name}")
+        return self.plan.event
 
 
 def noise_source(name: str, generator: np.random.Generator, event: GaussianRelease) -> NoiseSource:

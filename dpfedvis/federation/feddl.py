@@ -21,7 +21,7 @@ from accounting.events import Stage
 from dpfedvis.data import FederatedData, InvalidData
 from dpfedvis.data.checks import check_bounds
 from dpfedvis.federation import NOISE_SOURCES, Client, ClientWorkers, Door, Failure, Policy, Witness
-from dpfedvis.federation.checkpoint import Snapshot, SnapshotMismatch, claim, fingerprint, ledger_beside
+from dpfedvis.federation.checkpoint import Snapshot, SnapshotMismatch, claim, fingerprint, ledger_for
 from dpfedvis.federation.noise_plan import RunPlan
 from dpfedvis.federation.preparation import Preparation
 from dpfedvis.federation.round_log import ExactObjective, Round, Slope, as_array, from_array
@@ -217,7 +217,7 @@ class FedDL:
         )
         if folder is not None:
             claim(folder, mark)
-        ledger = ledger_beside(folder, ledger, self.budget)
+        ledger = ledger_for(folder, ledger, self.budget)
         door = Door(ledger, witness, once=folder is not None)
         preparation = Preparation(self, chosen, fed, door, folder)
         public, Y = preparation.public, preparation.start

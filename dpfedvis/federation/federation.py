@@ -10,7 +10,7 @@ import numpy as np
 
 from accounting import checks
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.federation.client import Client, Terms, noise_source
+from dpfedvis.federation.client import Client, ClientPlan, noise_source
 from dpfedvis.federation.door import BadUpload, Door, Upload
 from dpfedvis.federation.outbox import Outbox
 from dpfedvis.federation.pool import BACKENDS, Failure, Pool
@@ -51,7 +51,7 @@ class Federation:
     Parameters
     ----------
     records : sequence of arrays of shape (n_p, m)
-    terms : sequence of Terms
+    plans : sequence of ClientPlan
     mechanism : Mechanism
     public : PublicParameters
     door : Door
@@ -69,7 +69,7 @@ class Federation:
     def __init__(
         self,
         records: Sequence[Array],
-        terms: Sequence[Terms],
+        plans: Sequence[ClientPlan],
         mechanism: Mechanism,
         public: PublicParameters,
         door: Door,
@@ -80,10 +80,10 @@ class Federation:
         outbox: Outbox | None = None,
     ) -> None:
         self.failures: list[Failure] = []
-        self._terms, self._mechanism, self._setting = list(terms), mechanism, public
+        self._plans, self._mechanism, self._public = list(plans), mechanism, public
         self._door, self._streams, self._noise, self._outbox = door, streams, noise, outbox
         self._policy = checks.one_of("policy", policy, ("fail", "continue"))
-        self._weights = {term.name: term.weight for term in terms}
+        self._weights = {plan.name: plan.weight for plan in plans}
         workers = workers or ClientWorkers()
         self.clients = self._make_clients(records)
         self._pool = Pool(self.clients, workers.count, workers.backend)
@@ -94,8 +94,8 @@ class Federation:
         kept = self._outbox.find("home", 0) if self._outbox is not None and at_home else None
         perturbed: list[Array | None] = [upload.values for upload in kept or []]
         clients = [
-            Client(own, term, self._mechanism, self._setting, self._streams, self._noise, known)
-            for own, term, known in zip(records, self._terms, perturbed or [None] * len(self._terms), strict=True)
+            Client(own, plan, self._mechanism, self._public, self._streams, self._noise, known)
+            for own, plan, known in zip(records, self._plans, perturbed or [None] * len(self._plans), strict=True)
         ]
         if at_home:
             home = [replace(client.home, resent=kept is not None) for client in clients]
@@ -116,7 +116,7 @@ class Federation:
         -------
         array of the mechanism's shape
         """
-        shape, good = self._mechanism.shape(self._setting), self._uploads(Y, round)
+        shape, good = self._mechanism.shape(self._public), self._uploads(Y, round)
         if self._mechanism.trust != "local" and self._mechanism.protection == "upload":
             return self._door.release_sum(good, shape, self._curate(round))
         arrays = self._door.release(good, shape)
@@ -136,9 +136,9 @@ class Federation:
         return make() if self._outbox is None else self._outbox.get_or_create(self._mechanism.what, round, make)
 
     def _usable(self, answers: Sequence[Upload | Failure | None], round: int) -> list[Upload]:
-        shape = self._mechanism.shape(self._setting)
+        shape = self._mechanism.shape(self._public)
         good: list[Upload] = []
-        for answer, terms in zip(answers, self._terms, strict=True):
+        for answer, plan in zip(answers, self._plans, strict=True):
             if isinstance(answer, Upload):
                 try:
                     answer.check(shape)
@@ -146,7 +146,7 @@ class Federation:
                 except BadUpload as error:
                     self._judge(Failure(error.client, round, error.reason))
             else:
-                self._judge(answer or Failure(terms.name, round, "gave no upload"))
+                self._judge(answer or Failure(plan.name, round, "gave no upload"))
         if not good:
             raise ClientFailed(f"round {round}: no client gave a valid upload")
         return good
@@ -158,7 +158,7 @@ class Federation:
 
     def _curate(self, round: int) -> Callable[[Array], Array] | None:
         """Return the trusted server's noise for a sum of exact uploads; None under the other trust models."""
-        event = self._terms[0].event
+        event = self._plans[0].event
         if self._mechanism.trust != "central" or event is None:
             return None
         generator = self._streams.generator("noise", event.what, "curator", round)

@@ -18,7 +18,7 @@ from accounting import (
 )
 from accounting.events import STAGES, Stage, Trust
 from accounting.noise import grid_for
-from dpfedvis.federation.client import Terms
+from dpfedvis.federation.client import ClientPlan
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 
@@ -134,14 +134,14 @@ def plan_run(
     return RunPlan(calibrate(budget, releases), noise)
 
 
-def terms_of_clients(
+def client_plans(
     plan: RunPlan | None,
     mechanism: Mechanism,
     public: PublicParameters,
     names: Sequence[str],
     denominators: Sequence[float],
     weights: Sequence[float],
-) -> list[Terms]:
+) -> list[ClientPlan]:
     """Return the noise plan for each client.
 
     Parameters
@@ -185,7 +185,7 @@ def terms_of_clients(
             for name, delta in zip(names, deltas, strict=True)
         ]
     return [
-        Terms(index, name, denominator, weight, len(names), event)
+        ClientPlan(index, name, denominator, weight, len(names), event)
         for index, (name, denominator, weight, event) in enumerate(
             zip(names, denominators, weights, events, strict=True)
         )

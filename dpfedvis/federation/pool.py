@@ -63,7 +63,7 @@ class Pool:
             jobs = [self._executor.submit(_remote_upload, i, Y, round) for i in range(len(self._clients))]
         else:
             jobs = [self._executor.submit(_upload, client, Y, round) for client in self._clients]
-        return [_result(job, client.terms.name, round) for job, client in zip(jobs, self._clients, strict=True)]
+        return [_result(job, client.plan.name, round) for job, client in zip(jobs, self._clients, strict=True)]
 
     def close(self) -> None:
         """Stop the workers."""
@@ -83,14 +83,14 @@ def _upload(client: Client, Y: Array, round: int) -> Upload | Failure:
     try:
         return client.upload(Y, round)
     except BadUpload as error:
-        return Failure(client.terms.name, round, error.reason)
+        return Failure(client.plan.name, round, error.reason)
     except InvalidParameter:
         raise  # wrong settings of the run, not a client's failure
     except Exception as error:
         # Any other error is a failure of this client, handled by the run's policy. The server learns only the type of
         # the error, since its message may quote a record; the rest goes to the client's own log.
-        _log.warning("%s failed in round %d", client.terms.name, round, exc_info=True)
-        return Failure(client.terms.name, round, f"raised {type(error).__name__}")
+        _log.warning("%s failed in round %d", client.plan.name, round, exc_info=True)
+        return Failure(client.plan.name, round, f"raised {type(error).__name__}")
 
 
 def _result(job: Future[Upload | Failure], client: str, round: int) -> Upload | Failure:

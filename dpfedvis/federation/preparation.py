@@ -20,7 +20,7 @@ from accounting.events import Stage
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Door, Failure, Federation, Outbox, Streams
 from dpfedvis.federation.noise_plan import RunPlan, plan_run
-from dpfedvis.federation.releases import Releases, single
+from dpfedvis.federation.releases import Releases, single_release
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.scale import (
@@ -231,11 +231,11 @@ class Preparation:
             return public_kernel(self._fed.n_features, self._bounds)
         if bandwidth == "histogram":
             release = self._histogram_release
-            noise = math.sqrt(self.releases.variance(release, single(self._facts)))
+            noise = math.sqrt(self.releases.variance(release, single_release(self._facts)))
             return kernel_of_distance(release.squared_distance(self._histogram, noise, self._fed.n_features))
         if bandwidth == "moments":
             moments = self._moments_release
-            variance = self.releases.variance(moments, single(self._facts))
+            variance = self.releases.variance(moments, single_release(self._facts))
             return kernel_of_distance(moments.mean_squared_distance(self._moments, variance))
         if bandwidth == "median":
             return kernel_of_distance(float(self._once(MedianDistance())[0]))
@@ -245,7 +245,7 @@ class Preparation:
     def _moments_release(self) -> Moments:
         tau_x = self._config.tau_x
         if tau_x is None:
-            noise = math.sqrt(self.releases.variance(self._histogram_release, single(self._facts)))
+            noise = math.sqrt(self.releases.variance(self._histogram_release, single_release(self._facts)))
             tau_x = self._histogram_release.norm_bound(self._histogram, noise, self._fed.n_features)
         return Moments(trust=self._mechanism.trust, tau_x=tau_x)
 

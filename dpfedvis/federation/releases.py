@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dpfedvis.data import FederatedData
-from dpfedvis.federation import ClientWorkers, Door, Failure, Federation, Outbox, Policy, Streams, Terms
-from dpfedvis.federation.noise_plan import RunPlan, terms_of_clients
+from dpfedvis.federation import ClientPlan, ClientWorkers, Door, Failure, Federation, Outbox, Policy, Streams
+from dpfedvis.federation.noise_plan import RunPlan, client_plans
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Array
@@ -50,18 +50,18 @@ class Releases:
         """Return the same clients with other data."""
         return replace(self, fed=fed)
 
-    def terms(self, mechanism: Mechanism, public: PublicParameters) -> list[Terms]:
+    def client_plans(self, mechanism: Mechanism, public: PublicParameters) -> list[ClientPlan]:
         """Return the noise plan for each client."""
         rate = public.sampling_rate or 1.0
         names = [client.name for client in self.fed.clients]
         denominators = [rate * each for each in self.denominators]
-        return terms_of_clients(self.plan, mechanism, public, names, denominators, self.weights)
+        return client_plans(self.plan, mechanism, public, names, denominators, self.weights)
 
     def federation(self, mechanism: Mechanism, public: PublicParameters) -> Federation:
         """Return the clients, ready for their first round."""
         return Federation(
             [client.X for client in self.fed.clients],
-            self.terms(mechanism, public),
+            self.client_plans(mechanism, public),
             mechanism,
             public,
             self.door,
@@ -74,7 +74,7 @@ class Releases:
 
     def once(self, mechanism: Mechanism, public: PublicParameters) -> tuple[Array, list[Failure]]:
         """Make one release over all records; return the average and the failed clients."""
-        federation = self.federation(mechanism, single(public))
+        federation = self.federation(mechanism, single_release(public))
         try:
             return federation.average(np.zeros((1, self.fed.n_features)), 0), federation.failures
         finally:
@@ -82,8 +82,8 @@ class Releases:
 
     def variance(self, mechanism: Mechanism, public: PublicParameters) -> float:
         """Variance of the noise in each value of the average; 0 if uploads have no noise."""
-        terms = self.terms(mechanism, public) if mechanism.protection == "upload" else []
-        sigmas = [term.event.sigma for term in terms if term.event is not None]
+        plans = self.client_plans(mechanism, public) if mechanism.protection == "upload" else []
+        sigmas = [plan.event.sigma for plan in plans if plan.event is not None]
         if not sigmas:
             return 0.0
         if mechanism.trust != "local":
@@ -91,6 +91,6 @@ class Releases:
         return math.fsum((weight * sigma) ** 2 for weight, sigma in zip(self.weights, sigmas, strict=True))
 
 
-def single(public: PublicParameters) -> PublicParameters:
+def single_release(public: PublicParameters) -> PublicParameters:
     """Return the parameters for one release over all records."""
     return replace(public, rounds=1, sampling_rate=None)

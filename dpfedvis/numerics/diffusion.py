@@ -19,7 +19,7 @@ OWN_COMPONENTS = 40
 EVENING = 0.125  # each component is divided by its variance to this power
 
 
-def likeness(records: Array) -> Array:
+def own_coordinates(records: Array) -> Array:
     """Return coordinates in which a client compares its own records: its leading principal components, rescaled.
 
     Small components are mostly noise and are dropped; the largest would dominate the rest. So each is divided by
@@ -113,7 +113,7 @@ def settle(weights: Array, places: Array, width: float, steps: int) -> Array:
     return settled * unit
 
 
-def pulling(weights: Array, places: Array, settled: Array, width: float, count: int) -> csr_array:
+def nearby_weights(weights: Array, places: Array, settled: Array, width: float, count: int) -> csr_array:
     """Return each record's strongest weights near its settled place, scaled to sum to 1; sparse, shape (n, k).
 
     Weights of distant anchors would pull a record out of its region.

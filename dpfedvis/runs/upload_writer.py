@@ -114,8 +114,8 @@ class Recorder:
         # Where the unit of the budget is a whole client, how many records it has is its own affair.
         hidden = result.plan is not None and result.plan.multipliers.budget.unit == "client"
         clients = [
-            {"name": terms.name, "denominator": None if hidden else terms.denominator, "weight": terms.weight}
-            for terms in (each.terms for each in result.clients)
+            {"name": plan.name, "denominator": None if hidden else plan.denominator, "weight": plan.weight}
+            for plan in (each.plan for each in result.clients)
         ]
         public = {
             "parameters": parameters,

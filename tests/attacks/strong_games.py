@@ -52,7 +52,7 @@ def see(feddl: FedDL, parts: Iterable[Array], *, ledger: Ledger | None = None) -
         if event.what == "gradient" and event.round is not None:
             values = upload.values.astype(np.float64)
             seen[event.client].append(SeenGradient(trajectory[event.round - 1], values, noise_of(event)))
-    return [tuple(seen[client.terms.name]) for client in run.clients]
+    return [tuple(seen[client.plan.name]) for client in run.clients]
 
 
 @dataclass(frozen=True)
@@ -193,6 +193,6 @@ def play(
     # The clients hold float32.
     record, other, known = (each.astype("f4") for each in (neighbours.record, neighbours.other, neighbours.known))
     model, size = Contribution(run.public.kernel), len(neighbours.known) + 1
-    scores = [likelihood_score(seen[client.terms.name], model, record, other, known, size) for client in run.clients]
+    scores = [likelihood_score(seen[client.plan.name], model, record, other, known, size) for client in run.clients]
     z, limit = np.array([each.z for each in scores]), Limit.of_ledger(run.ledger, 1e-5, rows=True)
     return judge(z, coins, scores[0].distance, limit, STRONG)

@@ -12,7 +12,7 @@ from accounting import Budget, Ledger
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Client, Door, Streams
 from dpfedvis.federation.feddl import FedDL
-from dpfedvis.federation.noise_plan import plan_run, terms_of_clients
+from dpfedvis.federation.noise_plan import client_plans, plan_run
 from dpfedvis.mechanisms import GradientPerturbation, NoPerturbation
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import BLOCK_BYTES, Kernel
@@ -29,12 +29,12 @@ def points(records, landmarks=LANDMARKS, features=FEATURES):
 
 
 def client_of(X, landmarks, chosen=None, rounds=10_000):
-    """A client with the terms of a long run."""
+    """A client with the noise plan of a long run."""
     chosen = chosen or GradientPerturbation()
     public = PublicParameters(Kernel((GAMMA,)), landmarks, X.shape[1], rounds, 1, 1.0)
     plan = plan_run(Budget(2.0, 1e-5), chosen, rounds, None, "seeded", {})
-    terms = terms_of_clients(plan, chosen, public, ["client-0"], [len(X)], [1.0])[0]
-    return Client(X, terms, chosen, public, Streams(0), "seeded")
+    own = client_plans(plan, chosen, public, ["client-0"], [len(X)], [1.0])[0]
+    return Client(X, own, chosen, public, Streams(0), "seeded")
 
 
 def round_call(client, Y, door):

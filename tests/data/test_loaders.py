@@ -169,7 +169,7 @@ def test_an_answer_of_another_shape_is_refused():
     X, y = mice_as_openml_sends_them()
     with pytest.raises(DataUnavailable, match=r"sent mice-protein as \(1079, 77\)"):
         arrange(CATALOGUE["mice-protein"], X[1:], y[1:])
-    with pytest.raises(DataUnavailable, match="do not come individual by individual"):
+    with pytest.raises(DataUnavailable, match="rows of one individual are not consecutive"):
         arrange(CATALOGUE["mice-protein"], X, np.roll(y, 1))
 
 

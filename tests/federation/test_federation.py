@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from accounting import Budget, InvalidParameter, Ledger
 from dpfedvis.data import FederatedData
-from dpfedvis.federation import Client, ClientFailed, ClientWorkers, Door, Federation, Streams, Terms
+from dpfedvis.federation import Client, ClientFailed, ClientPlan, ClientWorkers, Door, Federation, Streams
 from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation, Message, NoPerturbation
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -213,8 +213,8 @@ def test_a_run_that_failed_can_be_tried_again(trust, configure, fed, tmp_path):
 SETTING = PublicParameters(Kernel((0.2,)), landmarks=3, features=4, rounds=2, local_steps=1, step_size=0.5)
 
 
-def terms(event, index=0):
-    return Terms(index, f"client-{index}", 10.0, 0.25, 4, event)
+def client_plan(event, index=0):
+    return ClientPlan(index, f"client-{index}", 10.0, 0.25, 4, event)
 
 
 def test_a_client_adds_its_share_of_the_noise(make_event):
@@ -222,7 +222,7 @@ def test_a_client_adds_its_share_of_the_noise(make_event):
     X, Y = np.random.default_rng(0).normal(size=(10, 4)), np.zeros((3, 4))
     for trust, sigma in (("local", 5.0), ("aggregate", 5.0 / 2), ("central", 0.0)):
         event = replace(make_event(trust=trust), sigma=5.0)
-        client = Client(X, terms(event), GradientPerturbation(trust=trust), SETTING, Streams(0), "seeded")
+        client = Client(X, client_plan(event), GradientPerturbation(trust=trust), SETTING, Streams(0), "seeded")
         uploads = [client.upload(Y, round) for round in range(1, 301)]
         assert {upload.event.sigma for upload in uploads} == {5.0}
         noise = np.stack([upload.values for upload in uploads])
@@ -230,7 +230,7 @@ def test_a_client_adds_its_share_of_the_noise(make_event):
 
 
 def test_a_client_without_a_plan_uploads_nothing():
-    client = Client(np.zeros((2, 4)), terms(None), GradientPerturbation(), SETTING, Streams(0), "seeded")
+    client = Client(np.zeros((2, 4)), client_plan(None), GradientPerturbation(), SETTING, Streams(0), "seeded")
     with pytest.raises(RuntimeError, match="the noise plan has no"):
         client.upload(np.zeros((3, 4)), 1)
 
@@ -240,7 +240,7 @@ def test_bad_names_are_named(settings, value):
     with pytest.raises(InvalidParameter) as caught:
         Federation(
             [np.zeros((2, 4))],
-            [terms(None)],
+            [client_plan(None)],
             NoPerturbation(),
             SETTING,
             Door(Ledger()),

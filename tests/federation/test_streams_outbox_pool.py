@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from accounting import InvalidParameter, PostProcessing
-from dpfedvis.federation import Client, Failure, Outbox, Pool, Streams, Terms, Upload
+from dpfedvis.federation import Client, ClientPlan, Failure, Outbox, Pool, Streams, Upload
 from dpfedvis.mechanisms import NoPerturbation
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.files import write_arrays
@@ -88,9 +88,9 @@ class Misbehaving(NoPerturbation):
 
 def client(index, error=None):
     records = np.random.default_rng(index).random((5, 2))
-    terms = Terms(index, f"client-{index}", 5.0, 0.25, 4, None)
+    plan = ClientPlan(index, f"client-{index}", 5.0, 0.25, 4, None)
     public = PublicParameters(Kernel.gaussian(1.0), 3, 2, rounds=1, local_steps=1, step_size=1.0)
-    return Client(records, terms, Misbehaving(error=error), public, Streams(0), "seeded")
+    return Client(records, plan, Misbehaving(error=error), public, Streams(0), "seeded")
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -133,7 +133,7 @@ def noise_forgotten_on_one_client(patch):
     noisy = Client._noisy
 
     def forgetful(self, values, event, round):
-        return values if self.terms.name == "client-1" else noisy(self, values, event, round)
+        return values if self.plan.name == "client-1" else noisy(self, values, event, round)
 
     patch.setattr(Client, "_noisy", forgetful)
 
@@ -161,8 +161,8 @@ def same_noise_at_every_client(patch):
 
 
 def delta_of_another_client(patch):
-    stated, other = plan._stated, {20: 60, 60: 20}
-    patch.setattr(plan, "_stated", lambda chosen, public, n: stated(chosen, public, other.get(n, n)))
+    stated, other = plan._sensitivity, {20: 60, 60: 20}
+    patch.setattr(plan, "_sensitivity", lambda chosen, public, n: stated(chosen, public, other.get(n, n)))
 
 
 def release_missing(patch):

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 from accounting import InvalidParameter
 from dpfedvis.numerics import diffusion
-from dpfedvis.numerics.diffusion import diffuse, likeness, pulling, settle, strongest
+from dpfedvis.numerics.diffusion import diffuse, nearby_weights, own_coordinates, settle, strongest
 
 
 def test_own_components_are_evened_a_little():
@@ -17,26 +17,26 @@ def test_own_components_are_evened_a_little():
     X = np.random.default_rng(3).normal(0, [8, 4, 1, 0.5], (60, 4)) @ np.linalg.qr(np.ones((4, 4)) + np.eye(4))[0]
     values, vectors = np.linalg.eigh(np.cov(X.T))
     expected = (X - X.mean(axis=0)) @ vectors / (values / values[-1]) ** 0.125
-    found = likeness(X)
+    found = own_coordinates(X)
     assert found.dtype == np.float32
     np.testing.assert_allclose(cdist(found, found), cdist(expected, expected), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("n", "m", "kept"), [(2, 5, 2), (70, 3, 3), (70, 60, 40), (10, 60, 10)])
 def test_no_more_components_than_there_are(n, m, kept):
-    found = likeness(np.random.default_rng(0).normal(size=(n, m)).astype(np.float32))
+    found = own_coordinates(np.random.default_rng(0).normal(size=(n, m)).astype(np.float32))
     assert found.shape == (n, kept)
     assert np.isfinite(found).all()
 
 
 def test_equal_records_are_alike():
-    assert not np.ptp(likeness(np.full((6, 3), 2.0)), axis=0).any()
+    assert not np.ptp(own_coordinates(np.full((6, 3), 2.0)), axis=0).any()
     flat = np.zeros((9, 4))
     flat[:, 1] = np.arange(9)
-    assert np.isfinite(likeness(flat)).all(), "one feature varies"
+    assert np.isfinite(own_coordinates(flat)).all(), "one feature varies"
     ones = np.ones((700, 64), np.float32)
     ones[5, 5] = np.nextafter(np.float32(1), np.float32(0))
-    assert np.isfinite(likeness(ones)).all(), "one record is the smallest step apart"
+    assert np.isfinite(own_coordinates(ones)).all(), "one record is the smallest step apart"
 
 
 def graph(n=12, seed=0):
@@ -116,8 +116,8 @@ def test_the_scale_of_the_map_does_not_matter(scale):
     weights, places = rng.dirichlet(np.ones(6), 9).astype(np.float32), rng.normal(0, 5, (6, 2))
     expected = settle(weights, places, 3.0, 4)
     np.testing.assert_allclose(settle(weights, places * scale, 3.0 * scale, 4), expected * scale, rtol=1e-4)
-    found = pulling(weights, places * scale, expected * scale, 3.0 * scale, 4)
-    np.testing.assert_allclose(found.toarray(), pulling(weights, places, expected, 3.0, 4).toarray(), rtol=1e-4)
+    found = nearby_weights(weights, places * scale, expected * scale, 3.0 * scale, 4)
+    np.testing.assert_allclose(found.toarray(), nearby_weights(weights, places, expected, 3.0, 4).toarray(), rtol=1e-4)
 
 
 @pytest.mark.parametrize("width", [0.0, -1.0, np.nan])
@@ -130,7 +130,7 @@ def test_pulling_weights_record_by_record(monkeypatch):
     rng = np.random.default_rng(4)
     weights, places, settled = rng.dirichlet(np.ones(6), 9), rng.normal(0, 5, (6, 2)), rng.normal(0, 5, (9, 2))
     monkeypatch.setattr(diffusion, "block_rows", lambda *_: 4)
-    found = pulling(weights, places, settled, 3.0, 2).toarray()
+    found = nearby_weights(weights, places, settled, 3.0, 2).toarray()
     for row, at, kept in zip(weights, settled, found, strict=True):
         near = densities(row, places, at, 3.0)
         near[np.argsort(near)[:-2]] = 0
@@ -139,7 +139,7 @@ def test_pulling_weights_record_by_record(monkeypatch):
 
 def test_a_record_that_no_anchor_is_near_keeps_its_weights():
     places = np.array([(-1000.0, 0.0), (1000.0, 0.0)])
-    found = pulling(np.array([(0.25, 0.75)], np.float32), places, np.zeros((1, 2)), 1.0, 2)
+    found = nearby_weights(np.array([(0.25, 0.75)], np.float32), places, np.zeros((1, 2)), 1.0, 2)
     np.testing.assert_allclose(found.toarray(), [(0.25, 0.75)])
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from accounting import Budget
-from dpfedvis.federation.noise_plan import plan_run, terms_of_clients
+from dpfedvis.federation.noise_plan import client_plans, plan_run
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -188,15 +188,15 @@ def test_events_of_weighted_sums_cover_every_client(name, trust):
     sizes, weights = [4, 7, 12], [0.5, 0.2, 0.3]
     public = setting_for(Kernel((0.5,)), "replace-one")
     plan = plan_run(Budget(1.0, 1e-5), chosen, 3, None, "seeded", {})
-    terms = terms_of_clients(plan, chosen, public, ["a", "b", "c"], sizes, weights)
-    for size, weight, term in zip(sizes, weights, terms, strict=True):
+    plans = client_plans(plan, chosen, public, ["a", "b", "c"], sizes, weights)
+    for size, weight, each in zip(sizes, weights, plans, strict=True):
         scale = 1.0 if trust == "local" else weight
         for _ in range(20):
             X, Y = rng.normal(0, 2, (size, M)), rng.normal(0, 0.5, (N_Y, M))
             moved = scale * distance(chosen, X, Y, rng.normal(0, 2, (1, M)), public, size)
-            assert moved <= term.event.sensitivity * SLACK[name]
+            assert moved <= each.event.sensitivity * SLACK[name]
     if trust != "local":
-        sigmas = {term.event.sigma for term in terms}
-        multipliers = [term.event.noise_multiplier for term in terms]
+        sigmas = {each.event.sigma for each in plans}
+        multipliers = [each.event.noise_multiplier for each in plans]
         assert len(sigmas) == 1, "one noise for the sum"
         assert min(multipliers) == pytest.approx(plan.multipliers[chosen.what].sigma)

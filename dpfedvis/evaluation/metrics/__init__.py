@@ -1,6 +1,6 @@
 """Metrics: how good a map, a clustering or the landmarks are. One line of `METRICS` each.
 
-Tables, pages, sweeps and the comparison with the paper read what they say of a metric from here.
+Tables, pages, sweeps and the comparison with the paper all use this registry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The plug-in point of all metrics: what a metric is, and what it may look at."""
+"""What a metric is, and the result that it scores."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _T = TypeVar("_T")
 
 # The k of CA and NPA, as in the paper.
 KS = (1, 10, 50)
-# Most records for the silhouette, trustworthiness and continuity, whose cost is quadratic.
+# Largest sample for silhouette, trustworthiness and continuity, whose cost is quadratic.
 SAMPLE = 3000
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """A result with the records that it was made from. Metrics look at every record and label.
+    """A result with its records. For simulations: metrics read every record and label.
 
     Parameters
     ----------
     fed : FederatedData
-        The records, n of them over all clients.
+        The records, n in total.
     embedding : array of shape (n, 2), optional
         The map, in the order of the clients.
     labels : array of shape (n,), optional
-        Clusters of a result that has no map.
+        Clusters, for a result without a map.
     landmarks : array of shape (n_y, m), optional
     kernel : Kernel, optional
         Of the run that learned the landmarks.
@@ -64,7 +64,7 @@ class Evaluated:
 
     @cached_property
     def has(self) -> frozenset[Need]:
-        """What is there for metrics to look at."""
+        """What this result has, for `Metric.needs`."""
         counted = 0 if self.pooled[1] is None else len(np.unique(self.pooled[1]))
         classes = 1 < counted < self.fed.n_records
         there: dict[Need, bool] = {
@@ -97,7 +97,7 @@ class Evaluated:
 
     @cached_property
     def clusters(self) -> NDArray[Any]:
-        """Cluster of each record, shape (n,): the given ones, or k-means in the map with one cluster a class."""
+        """Cluster of each record, shape (n,): the given ones, or k-means in the map with one cluster per class."""
         if self.labels is not None:
             return self.labels
         from sklearn.cluster import KMeans
@@ -136,12 +136,12 @@ def _given(name: str, value: _T | None) -> _T:
 
 @dataclass(frozen=True)
 class Metric:
-    """One score of a result. All that tables and pictures say of it stands here.
+    """One score of a result, with all that tables and figures need to know about it.
 
     Parameters
     ----------
     key : str
-        Its name in tables and files.
+        Name in tables and files.
     name : str
         Short name, as on an axis.
     title : str
@@ -149,17 +149,17 @@ class Metric:
     function : callable
         `Evaluated` → score, or None if it cannot be computed (too few records).
     needs : tuple of {"map", "clusters", "classes", "landmarks"}
-        It is skipped where one of these is missing.
+        What a result must have; otherwise the metric is skipped.
     higher : bool
         Whether higher is better.
     chance : callable, optional
-        `Evaluated` → about what a random result scores.
+        `Evaluated` → approximate score of a random result.
     limits : (float, float)
         Smallest and largest possible score.
     curve : bool
         Whether sweeps draw it against ε.
     paper : str
-        Its name in the paper's tables, if it is there.
+        Name in the paper's tables, if any.
     """
 
     key: str

@@ -27,7 +27,7 @@ def accuracy(evaluated: Evaluated, k: int) -> float | None:
 
 
 def accuracy_across_clients(evaluated: Evaluated, k: int) -> float | None:
-    """`cross_client_accuracy`; None where clients share no class, for it would be 0 whatever the map."""
+    """`cross_client_accuracy`; None if clients share no class: it would be 0 for any map."""
     fed, slices = evaluated.fed, evaluated.fed.index.slices
     labels = [evaluated.classes[part] for part in slices]
     held = [set(np.unique(each).tolist()) for each in labels]
@@ -43,9 +43,9 @@ def largest_class(evaluated: Evaluated) -> float:
 
 
 def cross_client_accuracy(places: Sequence[Array], labels: Sequence[NDArray[Any]], k: int = 10) -> float:
-    """Mean over clients of the accuracy with which the points of the *other* clients classify a client's own.
+    """Accuracy of classifying each client's points by those of the *other* clients; mean over clients.
 
-    A client that lays out its own records well, but not where the others lay out theirs, scores nothing here.
+    It is low if clients lay out their own records well, but in different places.
 
     Parameters
     ----------

@@ -19,12 +19,12 @@ def preservation(evaluated: Evaluated, k: int) -> float | None:
 
 
 def preservation_by_chance(evaluated: Evaluated, k: int) -> float:
-    """k of the n − 1 others."""
+    """k/(n − 1)."""
     return k / (evaluated.fed.n_records - 1)
 
 
 def overlap(a: NDArray[np.int64], b: NDArray[np.int64], rows: int = 4096) -> float:
-    """Mean share of the entries of a row of `a` that stand in the same row of `b`; both of shape (n, k)."""
+    """Mean share of a row's entries of `a` that are also in the same row of `b`; both of shape (n, k)."""
     hits = 0
     for start in range(0, len(a), rows):
         part = slice(start, start + rows)
@@ -43,7 +43,7 @@ def continuity(evaluated: Evaluated) -> float | None:
 
 
 def trust_by_chance(evaluated: Evaluated) -> float:
-    """Half, for a map that has nothing to do with the records."""
+    """1/2, for a map that is independent of the records."""
     return 0.5
 
 

@@ -24,7 +24,7 @@ from dpfedvis.evaluation.theory.empirical import (
     centred,
     norms,
 )
-from dpfedvis.evaluation.theory.nystrom import Spread, left_over, mmd_bound, tail, thm2_corrected, thm2_printed
+from dpfedvis.evaluation.theory.nystrom import Spread, cut_off_norms, mmd_bound, tail, thm2_corrected, thm2_printed
 from dpfedvis.evaluation.theory.perturbation import lemma1_corrected, lemma1_printed, perturbation
 from dpfedvis.evaluation.theory.privacy import (
     Constants,
@@ -61,11 +61,11 @@ __all__ = [
     "Spread",
     "centred",
     "condition",
+    "cut_off_norms",
     "dissimilarity",
     "entry_error",
     "gram_certificate",
     "kernel_certificate",
-    "left_over",
     "lemma1_corrected",
     "lemma1_printed",
     "local_gradient",

@@ -126,7 +126,7 @@ class Spread:
         return math.sqrt(max(0.0, self.own - 2 * s * self.cross + s * s * self.landmark))
 
 
-def left_over(W: Array, *, rank: int | None = None, ridge: float = 0.0) -> dict[Norm, float]:
+def cut_off_norms(W: Array, *, rank: int | None = None, ridge: float = 0.0) -> dict[Norm, float]:
     """‖(I − P)BBᵀ(I − P)‖ of (*) for the estimate by `dpfedvis.numerics.distances.kernel_factor`.
 
     Without ridge these are norms of the eigenvalues of W that were cut off, by rank or by rounding. With a ridge λ, I
@@ -157,7 +157,7 @@ def mmd_bound(X: Array, Y: Array, kernel: Kernel, *, norm: Norm, rank: int | Non
     checks.one_of("norm", norm, NORMS)
     spread = Spread.of(X, Y, kernel)
     Y = np.asarray(Y, np.float64)
-    rest = left_over(kernel_matrix(Y, Y, kernel), rank=rank, ridge=ridge)[norm]
+    rest = cut_off_norms(kernel_matrix(Y, Y, kernel), rank=rank, ridge=ridge)[norm]
     choices = (spread.records / spread.landmarks, spread.cross / spread.landmark, 0.0)
     value, s = min((spread.gap(s) + s * rest, s) for s in choices)
     trivial = trivial_error(spread.records, norm)

@@ -82,7 +82,7 @@ def cells_for(noise: float) -> int:
     return min(max(fitting, LEAST_CELLS), MOST_CELLS)
 
 
-def numbered(
+def cell_numbers(
     cells: NDArray[np.int64], grid: DensityGrid, labels: NDArray[np.int64] | None, classes: tuple[int, ...]
 ) -> Array:
     """Return cell numbers of placed records by class, shape (n, 1), as `GridCounts` takes them.

@@ -15,7 +15,7 @@ from accounting.errors import InvalidParameter
 from accounting.events import Stage
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Door, Failure, Outbox, Streams, Witness
-from dpfedvis.federation.checkpoint import claim, fingerprint, ledger_beside, read_or_make
+from dpfedvis.federation.checkpoint import claim, fingerprint, ledger_for, read_or_make
 from dpfedvis.federation.feddl import Callback, FedDL, FedDLResult
 from dpfedvis.federation.noise_plan import RunPlan, plan_run
 from dpfedvis.federation.private_map.subspace import Subspace, client_level_remark, principal_subspace
@@ -144,7 +144,7 @@ class Learner:
         if folder is not None:
             hidden = self.budget.hides_records
             claim(folder, fingerprint(self, fed.n_clients if hidden else fed.records, fed.n_features))
-        ledger = ledger_beside(folder, ledger, self.budget)
+        ledger = ledger_for(folder, ledger, self.budget)
         releases = Releases(
             fed,
             plan,

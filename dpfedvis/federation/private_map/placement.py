@@ -17,7 +17,7 @@ from scipy.sparse import block_array, csr_array
 
 from accounting import checks
 from dpfedvis.federation.private_map.published_map import PublishedMap
-from dpfedvis.numerics.diffusion import diffuse, likeness, pulling, settle
+from dpfedvis.numerics.diffusion import diffuse, nearby_weights, own_coordinates, settle
 from dpfedvis.numerics.distances import GramDistances
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.neighbors import Neighbors, nearest, nearest_to
@@ -61,7 +61,7 @@ class Diffused:
     Parameters
     ----------
     neighbors : int
-        Number of similar own records (`dpfedvis.numerics.diffusion.likeness`).
+        Number of similar own records (`dpfedvis.numerics.diffusion.own_coordinates`).
     perplexity : float
         Perplexity of their weights.
     keep : float
@@ -89,7 +89,7 @@ class Diffused:
         """Place all records of one client; very few are placed one by one."""
         if len(records) < LEAST_TOGETHER:
             return ByWeights()(published, records)
-        return self.places(published, self.weights(published, records, likeness(records)))
+        return self.places(published, self.weights(published, records, own_coordinates(records)))
 
     def weights(self, published: PublishedMap, records: Array, alike: Array) -> Array:
         """Weights of all anchors for each record, shape (n, k); rows sum to 1.
@@ -156,10 +156,10 @@ class Anchored:
             return ByWeights()(published, records)
         from openTSNE import TSNEEmbedding
 
-        pinned, alike = len(published.places), likeness(records)
+        pinned, alike = len(published.places), own_coordinates(records)
         weights = self.diffused.weights(published, records, alike)
         start = self.diffused.places(published, weights)
-        anchors = pulling(weights, published.places, start, self.reach * _side(published), 15)
+        anchors = nearby_weights(weights, published.places, start, self.reach * _side(published), 15)
         layout = TSNEEmbedding(
             np.concatenate([published.places, start]),
             _Affinities(self._affinities(anchors, alike)),

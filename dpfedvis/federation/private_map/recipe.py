@@ -13,7 +13,7 @@ from accounting import Budget, checks
 from accounting.errors import InvalidParameter
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Streams
-from dpfedvis.federation.private_map.density import Density, DensityGrid, cells_for, numbered
+from dpfedvis.federation.private_map.density import Density, DensityGrid, cell_numbers, cells_for
 from dpfedvis.federation.private_map.learner import Learned, Learner, Shares
 from dpfedvis.federation.private_map.placement import ByWeights, Placement
 from dpfedvis.federation.private_map.published_map import PublishedMap
@@ -152,7 +152,7 @@ class Recipe:
         grid = DensityGrid(published.half, cells_for(noise))
         labels = [client.y for client in fed.clients] if classes else [None] * fed.n_clients
         numbers = iter(
-            numbered(grid.cell(ByWeights()(published, client.X)), grid, own, classes)
+            cell_numbers(grid.cell(ByWeights()(published, client.X)), grid, own, classes)
             for client, own in zip(fed.clients, labels, strict=True)
         )
         counts = GridCounts(trust=trust, cells=grid.cells**2 * max(len(classes), 1))

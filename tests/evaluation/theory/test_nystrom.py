@@ -13,10 +13,10 @@ from accounting.errors import InvalidParameter
 from dpfedvis.evaluation.theory import (
     NORMS,
     Spread,
+    cut_off_norms,
     entry_error,
     gram_certificate,
     kernel_certificate,
-    left_over,
     mmd_bound,
     noisy_rows,
     rounding,
@@ -80,11 +80,11 @@ class TestNystrom:
         _, Y = problem
         W = gaussian(Y, Y)
         values = np.linalg.eigvalsh(W)[::-1]
-        assert left_over(W)["spectral"] < 1e-7
-        cut = left_over(W, rank=5)
+        assert cut_off_norms(W)["spectral"] < 1e-7
+        cut = cut_off_norms(W, rank=5)
         assert cut["spectral"] == pytest.approx(values[5])
         assert cut["frobenius"] == pytest.approx(np.linalg.norm(values[5:]))
-        ridged = left_over(W, ridge=0.5)
+        ridged = cut_off_norms(W, ridge=0.5)
         assert ridged["frobenius"] == pytest.approx(np.linalg.norm(0.5 * values / (values + 0.5)))
 
 

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as npst
 
 from accounting import InvalidParameter
 from dpfedvis.federation.private_map import Density, DensityGrid
-from dpfedvis.federation.private_map.density import LEAST_CELLS, MOST_CELLS, cells_for, numbered
+from dpfedvis.federation.private_map.density import LEAST_CELLS, MOST_CELLS, cell_numbers, cells_for
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Kernel
@@ -76,12 +76,12 @@ def test_more_noise_gives_no_more_cells(noise, factor):
 def test_classes_are_counted_apart_and_strangers_with_the_last():
     grid, cells = DensityGrid(1.0, 2), np.array([0, 1, 2, 3, 3])
     labels = np.array([7, 2, 5, 3, 99])
-    numbers = numbered(cells, grid, labels, (2, 5, 7))
+    numbers = cell_numbers(cells, grid, labels, (2, 5, 7))
     assert numbers.shape == (5, 1)
     np.testing.assert_array_equal(numbers[:, 0], [8 + 0, 0 + 1, 4 + 2, 8 + 3, 8 + 3])
-    np.testing.assert_array_equal(numbered(cells, grid, None, ()), cells[:, None])
+    np.testing.assert_array_equal(cell_numbers(cells, grid, None, ()), cells[:, None])
     with pytest.raises(InvalidParameter, match="classes"):
-        numbered(cells, grid, labels, ())
+        cell_numbers(cells, grid, labels, ())
 
 
 def test_the_total_is_over_classes():

@@ -134,10 +134,10 @@ def drawn(estimator, fed):
 
     def spy(self, Y, round):
         made = upload(self, Y, round)
-        generator = self._streams.generator("message", self.mechanism.what, self.terms.index, round)
+        generator = self._streams.generator("message", self.mechanism.what, self.plan.index, round)
         quiet = self.mechanism.message(self._local, Y, self.public, generator).values.astype(np.float64)
         local = self.mechanism.trust == "local"
-        noise = made.values - (1.0 if local else self.terms.weight) * quiet
+        noise = made.values - (1.0 if local else self.plan.weight) * quiet
         found[made.event.what].append(noise.ravel() / made.event.sigma * (1.0 if local else math.sqrt(fed.n_clients)))
         return made
 

@@ -47,3 +47,11 @@ def pasted(line: str, folder: Path) -> Done:
     if target:
         (folder / target).write_text(done.stdout)
     return done
+
+
+def check_refused(done: Done, words: str) -> None:
+    """Bad input is one plain line on standard error, with these words, and exit code 2."""
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("dpfedvis")
+    assert (done.stderr.count("\n"), done.stderr[-1]) == (1, "\n")
+    assert words in done.stderr

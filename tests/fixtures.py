@@ -20,7 +20,7 @@ import pytest
 
 from dpfedvis.experiments.sweeps.store import CellRow
 from tests import makers
-from tests.command_line import called
+from tests.command_line import called, examples, pasted
 from tests.crash.folders import copy, events_of, recorded
 from tests.crash.nursery import KINDS, NOISY, SMALL, Nursery
 
@@ -133,14 +133,16 @@ def real(made_once: MadeOnce, marked_data: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def demo(made_once: MadeOnce) -> Path:
-    """The whole story of a few records, and what the command said of it, in `said.txt` beside it."""
+    """The example of `dpfedvis demo --help`, of a few records; what it said is in `said.txt` beside it."""
 
     def make(path: Path) -> None:
-        done = called("demo", "--out", str(path), "--records", "200", "--clients", "3")
-        assert done.returncode == 0
-        path.with_name("said.txt").write_text(done.stdout)
+        path.mkdir()
+        (line,) = examples(called("demo", "--help").stdout)
+        done = pasted(f"{line} --records 200 --clients 3", path)
+        assert (done.returncode, done.stderr) == (0, "")
+        (path / "runs" / "said.txt").write_text(done.stdout)
 
-    return made_once("demo", make)
+    return made_once("demo", make) / "runs" / "story"
 
 
 @pytest.fixture

@@ -16,16 +16,12 @@ from dpfedvis.federation.noise_plan import client_plans, plan_run
 from dpfedvis.mechanisms import GradientPerturbation, NoPerturbation
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import BLOCK_BYTES, Kernel
+from tests.benchmarks.timing import best_times, points
 
 pytestmark = pytest.mark.benchmarks
 
 RECORDS, LANDMARKS, FEATURES = 4000, 500, 784
 GAMMA = 0.01
-
-
-def points(records, landmarks=LANDMARKS, features=FEATURES):
-    rng = np.random.default_rng(0)
-    return rng.random((records, features), np.float32), rng.random((landmarks, features), np.float32)
 
 
 def client_of(X, landmarks, chosen=None, rounds=10_000):
@@ -40,23 +36,6 @@ def client_of(X, landmarks, chosen=None, rounds=10_000):
 def round_call(client, Y, door):
     numbers = iter(range(1, 10**6))
     return lambda: door.release([client.upload(Y, next(numbers))], Y.shape)
-
-
-def best_times(calls, rounds=15, repeats=3):
-    """Return the best time of each call, the calls taken in turns.
-
-    The pause lets the idle threads of one BLAS go to sleep before another one starts.
-    """
-    best = [float("inf")] * len(calls)
-    for _ in range(rounds):
-        for index, call in enumerate(calls):
-            time.sleep(0.05)
-            call()
-            for _ in range(repeats):
-                start = time.perf_counter()
-                call()
-                best[index] = min(best[index], time.perf_counter() - start)
-    return best
 
 
 def test_a_round_runs_near_the_rate_of_matmul(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 
 import numpy as np
@@ -10,33 +9,12 @@ import pytest
 
 from dpfedvis.numerics import mmd
 from dpfedvis.numerics.kernels import Kernel, Workspace, squared_norms
+from tests.benchmarks.timing import best_times, points
 
 pytestmark = pytest.mark.benchmarks
 
 RECORDS, LANDMARKS, FEATURES = 4000, 500, 784
 SINGLE, SEVERAL = Kernel((0.01,)), Kernel((0.005, 0.01, 0.02))
-
-
-def points(records, landmarks, features=FEATURES):
-    rng = np.random.default_rng(0)
-    return rng.random((records, features), np.float32), rng.random((landmarks, features), np.float32)
-
-
-def best_times(calls, rounds=20, repeats=4):
-    """Return the best time of each call, the calls taken in turns.
-
-    The pause lets the idle threads of one BLAS go to sleep before another one starts.
-    """
-    best = [float("inf")] * len(calls)
-    for _ in range(rounds):
-        for index, call in enumerate(calls):
-            time.sleep(0.05)
-            call()
-            for _ in range(repeats):
-                start = time.perf_counter()
-                call()
-                best[index] = min(best[index], time.perf_counter() - start)
-    return best
 
 
 def gradient_call(X, Y, kernel=SINGLE, clip=None):

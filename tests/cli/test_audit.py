@@ -12,7 +12,7 @@ import pytest
 from accounting.rounding import rounded_down
 from dpfedvis.mechanisms import MECHANISMS, GradientPerturbation
 from dpfedvis.mechanisms.public_parameters import PublicParameters
-from tests.command_line import called, examples, pasted
+from tests.command_line import called, check_refused, examples, pasted
 
 FAST = ["--games", "60", "--canaries", "2000", "--rounds", "2", "--frequencies", "400"]
 GRADIENT = ["audit", "--mechanism", "gradient", "--epsilon", "4", *FAST[:-2]]
@@ -143,11 +143,7 @@ def test_a_broken_claim_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_bad_input_is_one_plain_line_and_exit_code_2(arguments: list[str], words: str) -> None:
-    done = called(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("dpfedvis")
-    assert (done.stderr.count("\n"), done.stderr[-1]) == (1, "\n")
-    assert words in done.stderr
+    check_refused(called(*arguments), words)
 
 
 def test_a_folder_that_cannot_be_written_is_named_before_any_work(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from accounting import (
 )
 from accounting.accountants.closed import theorem_sigma
 from dpfedvis.cli.calibrate import MECHANISMS, _table
-from tests.command_line import Done, called, examples, pasted, started
+from tests.command_line import Done, called, check_refused, examples, pasted, started
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-5"]
 SIZES = ["--records", "4000", "--landmarks", "500", "--gamma", "0.005"]
@@ -243,11 +243,7 @@ VARIABLE = [*GRADIENT, "--mechanism", "variable"]
     ],
 )
 def test_bad_input_is_one_plain_line_and_exit_code_2(arguments: list[str], words: str) -> None:
-    done = called(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("dpfedvis")
-    assert (done.stderr.count("\n"), done.stderr[-1]) == (1, "\n")
-    assert words in done.stderr
+    check_refused(called(*arguments), words)
 
 
 @pytest.mark.parametrize("bad", [["--epsilon", "0"], ["--mechanism", "magic"], ["--mechanism", "clipped"]])

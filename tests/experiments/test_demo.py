@@ -96,8 +96,8 @@ def test_all_parts_are_there_and_links_lead_somewhere(demo: Path) -> None:
 
 def test_it_says_where_to_look(demo: Path) -> None:
     said = demo.with_name("said.txt").read_text().splitlines()
-    assert said[0] == f"Fed-tSNE, exact distances: {demo / 'exact'}"
-    assert said[-1].endswith(f"open {demo / 'index.html'} in a browser")
+    assert said[0] == "Fed-tSNE, exact distances: runs/story/exact"
+    assert said[-1].endswith("open runs/story/index.html in a browser")
 
 
 def test_it_refuses_what_is_taken_and_leaves_nothing_when_interrupted(

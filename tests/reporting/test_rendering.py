@@ -18,6 +18,7 @@ TEMPLATE = """\
 {% import parts as p %}
 {% set contents = [("numbers", "Numbers")] %}
 {% block header %}
+{{ p.title(title) }}
 {% call p.paragraph() %}
 Made by
 {{ p.code(command) }}.
@@ -50,6 +51,7 @@ def test_one_template_is_html_and_markdown() -> None:
     )
     page = render_html("tried.page", **FACTS)
     assert page.startswith("<!DOCTYPE html>")
+    assert "<h1>A page</h1>" in page
     assert "<p>Made by <code>dpfedvis &lt;x&gt;</code>.</p>" in page
     assert '<a href="#numbers">Numbers</a>' in page
     assert '<th scope="row">a|b</th><td class="number">1.5</td>' in re.sub(r">\s+<", "><", page)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.experiments.sweeps.summary import contexts, latest_version
 from dpfedvis.runs.code_version import CodeVersion
 from tests.makers import HERE
+from tests.reporting.test_page import Outline
 
 
 def test_what_comes_from_outside_is_escaped(sweep_rows: list[CellRow], tmp_path: Path) -> None:
@@ -24,6 +26,24 @@ def test_what_comes_from_outside_is_escaped(sweep_rows: list[CellRow], tmp_path:
     assert "<script>alert" not in page
     assert "dpfedvis &lt;command&gt;" in page
     assert page.count("<h2") == 2
+
+
+def test_the_page_is_whole_and_can_be_read_by_anyone(sweep_rows: list[CellRow], tmp_path: Path) -> None:
+    failed = replace(sweep_rows[-1], status="failed", error="<b>it broke</b>")
+    write_report([*sweep_rows, failed], tmp_path, "x", HERE)
+    outline = Outline((tmp_path / "report.html").read_text())
+    assert outline.open == []
+    tags = [tag for tag, _ in outline.elements]
+    for landmark in ("header", "nav", "main", "footer", "h1", "title"):
+        assert tags.count(landmark) == 1, landmark
+    assert "b" not in tags
+    assert tags.count("table") == tags.count("caption") == 6
+    levels = [int(tag[1]) for tag in tags if tag in ("h1", "h2", "h3")]
+    assert (levels[0], max(after - before for before, after in pairwise(levels))) == (1, 1)
+    names = [each["id"] for _, each in outline.elements if "id" in each]
+    assert len(names) == len(set(names))
+    assert {each["href"] for each in outline.of("a")} == {"#content", "#part-1", "#tuning"} <= {f"#{n}" for n in names}
+    assert all(each["alt"] for each in outline.of("img"))
 
 
 def test_the_page_carries_the_drawing_that_markdown_links(sweep_rows: list[CellRow], tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import pytest
 from accounting import Budget
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.federation import Door
-from dpfedvis.mechanisms import PreparedRecords
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Kernel
 from tests.makers import groups
@@ -31,11 +30,6 @@ def private_map(budget=None, **options) -> FedTSNE:
         "private_map": private_map,
     }
     return FedTSNE(**{**given, **options})
-
-
-def message(release, X, public, denominator=None):
-    local = PreparedRecords.of(release.prepare(X), float(denominator or len(X)))
-    return release.message(local, np.zeros((1, X.shape[1])), public, np.random.default_rng(0)).values
 
 
 @dataclass

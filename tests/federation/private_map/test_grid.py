@@ -1,4 +1,4 @@
-"""Counts on a grid: cells, classes, sensitivity, and how many cells noise allows."""
+"""The grid of a density: cells, classes, and how many cells the noise allows."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ from hypothesis.extra import numpy as npst
 from accounting import InvalidParameter
 from dpfedvis.federation.private_map import Density, DensityGrid
 from dpfedvis.federation.private_map.density import LEAST_CELLS, MOST_CELLS, cell_numbers, cells_for
-from dpfedvis.mechanisms.density import GridCounts
-from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.numerics.kernels import Kernel
-from tests.federation.private_map.conftest import message
 
 
 def test_cells_are_rows_of_the_second_coordinate():
@@ -43,27 +39,6 @@ def test_a_grid_that_is_none_is_named(half, cells, name):
     with pytest.raises(InvalidParameter) as caught:
         DensityGrid(half, cells)
     assert caught.value.name == name
-
-
-@given(st.lists(st.integers(0, 8), min_size=2, max_size=6), st.integers(0, 8))
-def test_neighbours_change_counts_by_at_most_delta(cells, replaced):
-    """And by exactly Δ unless the record stays in its cell."""
-    counts, n = GridCounts(cells=9), len(cells)
-    public = PublicParameters(Kernel((1.0,)), 1, 1, 1, 1, 1.0)
-    here, there = (np.array(each, float)[:, None] for each in (cells, [*cells[:-1], replaced]))
-    moved = np.linalg.norm(message(counts, here, public) - message(counts, there, public))
-    expected = 0.0 if replaced == cells[-1] else counts.sensitivity(public, n)
-    assert moved == pytest.approx(expected, rel=1e-9)
-    add = PublicParameters(Kernel((1.0,)), 1, 1, 1, 1, 1.0, adjacency="add-remove")
-    moved = np.linalg.norm(message(counts, here, add, 7) - message(counts, here[:-1], add, 7))
-    assert moved == pytest.approx(counts.sensitivity(add, 7), rel=1e-9)
-
-
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.lists(st.integers(0, 4), min_size=1, max_size=6))
-def test_whole_clients_change_counts_by_at_most_the_delta_of_one_record(cells, others):
-    counts, public = GridCounts(cells=5), PublicParameters(Kernel((1.0,)), 1, 1, 1, 1, 1.0)
-    here, there = (message(counts, np.array(each, float)[:, None], public) for each in (cells, others))
-    assert np.linalg.norm(here - there) <= counts.sensitivity(public, 1.0) * (1 + 1e-9)
 
 
 @given(st.floats(1e-12, 1e6), st.floats(1.0, 100.0))

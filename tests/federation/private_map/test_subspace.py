@@ -1,4 +1,4 @@
-"""Second moments and the principal subspace: bounds, edges, and slow references."""
+"""The principal subspace of noisy second moments: the edge of noise, and slow references."""
 
 from __future__ import annotations
 
@@ -13,52 +13,6 @@ from hypothesis.extra import numpy as npst
 from accounting import InvalidParameter
 from dpfedvis.federation.private_map.subspace import principal_subspace
 from dpfedvis.mechanisms.second_moments import SecondMoments
-from tests.federation.private_map.conftest import message
-
-# Second moments
-
-
-def test_second_moments_are_the_mean_of_outer_products(setting_of):
-    X = np.random.default_rng(0).normal(1, 2, (40, 5))
-    release = SecondMoments(centre=np.full(5, 0.5), clip=3.0)
-    expected = np.zeros((5, 5))
-    for x in X:
-        x = (x - 0.5) * min(1.0, 3.0 / np.linalg.norm(x - 0.5))
-        expected += np.outer(x, x) / 40
-    upload = message(release, X, setting_of(5))
-    assert upload.shape == release.shape(setting_of(5)) == (15,)
-    np.testing.assert_allclose(release.matrix(upload, 5), expected, rtol=1e-9)
-
-
-@given(npst.arrays(np.float64, (4, 4), elements=st.floats(-10, 10)), st.floats(0.1, 10))
-def test_uploads_have_the_norm_of_their_matrix(values, clip):
-    """An isometry: noise on the upload is noise of the same size in the matrix, and Δ carries over."""
-    release, upload = SecondMoments(clip=clip), np.random.default_rng(0).normal(size=10)
-    assert np.linalg.norm(release.matrix(upload, 4)) == pytest.approx(clip**2 * np.linalg.norm(upload), rel=1e-9)
-    there = release.matrix(values[np.triu_indices(4)], 4)
-    np.testing.assert_array_equal(there, there.T)
-
-
-def test_second_moments_attain_their_sensitivity(setting_of):
-    """Two orthogonal records at the clipping radius; adding one of them moves the mean by 1/n."""
-    X = np.zeros((6, 3))
-    X[-1, 0] = 50.0
-    other = X.copy()
-    other[-1] = 0, 50.0, 0
-    release = SecondMoments(clip=2.0)
-    for adjacency, second in (("replace-one", other), ("add-remove", X[:-1])):
-        public = setting_of(3, adjacency=adjacency)
-        moved = np.linalg.norm(message(release, X, public, 6) - message(release, second, public, 6))
-        assert moved == pytest.approx(release.sensitivity(public, 6.0), rel=1e-9)
-
-
-@pytest.mark.parametrize("clip", [0.0, -1.0, math.nan])
-def test_a_clip_that_is_none_is_named(clip):
-    with pytest.raises(InvalidParameter, match="clip"):
-        SecondMoments(clip=clip)
-
-
-# The subspace
 
 
 def test_directions_above_the_edge_are_kept_and_no_more():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,10 +31,26 @@ _HOMES = {
     "UnprotectedReleaseError": "accounting",
 }
 
-__all__ = ["FedSpectralClustering", "FedTSNE", "FedUMAP", "FederatedData", "UnprotectedReleaseError"]
+__version__: str
+
+__all__ = ["FedSpectralClustering", "FedTSNE", "FedUMAP", "FederatedData", "UnprotectedReleaseError", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def _version() -> str:
+    """Return the version of the installed package, or that of the source tree if none is installed."""
+    import tomllib
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("dpfedvis")
+    except PackageNotFoundError:
+        source = Path(__file__).parents[1] / "pyproject.toml"
+        return str(tomllib.loads(source.read_text())["project"]["version"]) if source.is_file() else "unknown"

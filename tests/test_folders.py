@@ -15,7 +15,7 @@ PACKAGES = ("accounting", "dpfedvis", "attacks")
 TOP = Path("dpfedvis")
 # Pairs that are still to be taken apart, with the reason.
 KNOWN = {
-    # The ledger asks the accountants for ε, and these read its events.
+    # One way, module by module (a contract in pyproject.toml): events, then accountants, then the ledger.
     (Path("accounting"), Path("accounting/accountants")),
 }
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 from zipfile import ZipFile
 
+import dpfedvis
 from accounting.errors import AccountingError
 from dpfedvis.cli import attack, audit, bounds, calibrate, data, demo, report, reproduce, run, sweep
 from dpfedvis.cli.common import (
@@ -48,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    top.add_argument("--version", action="version", version=f"%(prog)s {dpfedvis.__version__}")
     subparsers = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
     for command in _COMMANDS:
         command.add_parser(subparsers)

@@ -1,7 +1,7 @@
 """Everything that a page about a run says, read from the run's folder.
 
-What lies past the door, labels and places of records that only clients have, stands in ``simulation/``. It is read for
-a simulation only: a run with real noise has none of it, and if the sub-folder is there all the same, it is not opened.
+Labels and places of records, which only clients have, are in ``simulation/``. It is read only for a simulation: a run
+with real noise has no such folder, and if there is one all the same, it is not opened.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def test_the_attack_succeeds_on_exact_rows_and_fails_under_privacy(demo: Path) -
 def test_all_parts_are_there_and_links_lead_somewhere(demo: Path) -> None:
     text, outline = index(demo), Outline(index(demo))
     assert outline.open == []
-    parts = {"glance", "maps", "plus", "attack", "public", "ledger", "bounds", "again"}
+    parts = {"glance", "maps", "plus", "attack", "public", "ledger", "bounds", "more"}
     assert {each["id"] for each in outline.of("section")} == parts
     for link in outline.of("a"):
         target = link["href"] or ""
@@ -89,6 +89,7 @@ def test_all_parts_are_there_and_links_lead_somewhere(demo: Path) -> None:
     maps = {f"map-{key}" for key in ("central", *RUNS)}
     assert set(figures(text)) == maps | {"public"}
     assert "certificate" in text
+    assert "All releases, as recorded in the ledger" in text
     drawn = (demo / "private-high" / "figures" / "budget.svg").read_bytes()
     assert base64.b64encode(drawn).decode() in text
     assert (demo / "private-high" / "statement.md").read_text().splitlines()[2].strip("*") in text

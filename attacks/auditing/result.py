@@ -242,7 +242,7 @@ def _draw_bounds(axes: Any, result: AuditResult) -> None:
     title = "no claim"
     if result.claim.exists:
         axes.axvline(result.claim.epsilon, color=_IN, linewidth=1.5)
-        title = f"claim ε = {result.claim.epsilon:.3g} (line): {result.verdict}"
+        title = f"claim ε = {rounded_up(result.claim.epsilon, 3)} (line): {result.verdict}"
     largest = max(result.lower_bound, result.claim.epsilon if result.claim.exists else 0.0)
     axes.set_xlim(0, 1.15 * largest if largest > 0 else 1.0)
     axes.set_xlabel(f"ε at δ = {result.claim.delta:g}, confidence {result.bounds[0].confidence:g}")

@@ -24,7 +24,7 @@ from accounting import (
     Unprotected,
     gaussian_epsilon,
 )
-from accounting.rounding import rounded_down
+from accounting.rounding import rounded_down, rounded_up
 from attacks.auditing import AuditResult, Claim, audit_games
 from attacks.auditing.bounds import (
     epsilon_from_gdp,
@@ -168,6 +168,7 @@ def test_json_and_page_say_what_was_found(tmp_path: Path) -> None:
     for words in (
         "![Scores and bounds](scores.svg)",
         f"≥ {rounded_down(result.lower_bound)}",
+        f"| {rounded_up(result.claim.epsilon)} |",
         "| 0.95 |",
         "fixed before the run",
     ):

@@ -1,4 +1,4 @@
-"""Audits: hold the ledger's ε against what an adversary can do, and certify a lower bound.
+"""Audits: compare the ledger's ε with a lower bound that an adversary certifies.
 
     audit("gradient", Budget(4, 1e-5))                              # whole runs with worst-case records
     audit("gradient", Budget(4, 1e-5), level=NoiseAudit())          # thousands of canaries in the noise path
@@ -46,7 +46,7 @@ __all__ = [
 
 
 class Level(Protocol):
-    """The plug-in point: a way of playing games against a mechanism."""
+    """A way to play games against a mechanism: the plug-in point."""
 
     def run(self, mechanism: Mechanism, budget: Budget | None) -> AuditResult: ...
 

@@ -27,7 +27,7 @@ _LARGEST = 60.0  # e^−60 is far below one over any number of games
 
 @dataclass(frozen=True)
 class Claim:
-    """An upper bound on ε at δ, to be held against what is seen.
+    """A claimed upper bound on ε at δ.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Claim:
     mu : float, optional
         GDP parameter, where all releases are Gaussian; None otherwise, and then no bound assumes Gaussian noise.
     source : str
-        Who says so.
+        Where the claim comes from.
     """
 
     epsilon: float
@@ -59,12 +59,12 @@ class Claim:
 
     @classmethod
     def of_ledger(cls, ledger: Ledger, delta: float) -> Claim:
-        """Return what a ledger claims for everything that left a client, the largest over clients.
+        """Return the ledger's claim for all uploads of a client, the largest over clients.
 
         μ is √Σ (Δ/σ)² where all releases are Gaussian or discrete Gaussian; a sampled one has no μ.
         """
         if len(ledger) == 0:
-            raise InvalidParameter("ledger", "empty", "that of a run: nothing was released, so that nothing is claimed")
+            raise InvalidParameter("ledger", "empty", "that of a run with at least one release")
         totals = [ledger.composition(client, end_to_end=True) for client in ledger.clients]
         plain = all(not each.unprotected and not each.sampled for each in totals)
         mu = max(each.total_mu for each in totals) if plain else None

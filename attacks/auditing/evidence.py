@@ -21,7 +21,7 @@ _EXACT = 1e-6  # stands in for no noise at all, as a share of the distance betwe
 
 
 class Seen(Protocol):
-    """What passed the door once: an array, and one event, or those of all clients whose sum it is."""
+    """One upload: an array with its event, or with the events of all clients whose sum it is."""
 
     @property
     def events(self) -> Sequence[Event]: ...
@@ -40,7 +40,7 @@ class Watched:
 
 @dataclass
 class Watcher:
-    """A witness of the door that keeps everything in memory."""
+    """A witness that keeps every upload in memory."""
 
     seen: list[Watched] = field(default_factory=list)
 
@@ -68,14 +68,14 @@ class Prediction:
 
 
 class Predictor(Protocol):
-    """The plug-in point: the adversary's model of one client's upload. None leaves an upload out, which is allowed."""
+    """The adversary's model of one client's upload; None skips the upload."""
 
     def __call__(self, event: Event) -> Prediction | None: ...
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the uploads say about each client's coin.
+    """Likelihood ratios for each client's coin.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From the scores of games to bounds and a verdict: the part of an audit that knows nothing of mechanisms."""
+"""From the scores of games to bounds and a verdict, whatever the mechanism."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def audit_games(
     seen: str = "scores",
     facts: Mapping[str, Any] | None = None,
 ) -> AuditResult:
-    """Hold the scores of many games against a claim.
+    """Compare the scores of many games with a claim.
 
     Each game tossed a fair coin of its own between two neighbouring data sets, "in" and "out", and gave the adversary's
     score one number, the larger the more it speaks for "in".

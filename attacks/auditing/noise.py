@@ -3,8 +3,8 @@
 Plan, noise multipliers, clients, noise streams, door and ledger are those of a run. Only what a client computes is
 replaced: record i adds ±Δ/2 to a coordinate of its own, by the toss of its coin, so that exchanging it for its
 opposite moves the upload by the stated Δ. One run hosts thousands of such games, as their coordinates are orthogonal.
-It finds too little noise, noise used twice and releases that were not counted. It takes the stated sensitivity for
-granted: that is for the audit with records (`attacks.auditing.records`).
+It finds too little noise, reused noise and releases that were not counted. It does not check the stated sensitivity:
+the audit with records does (`attacks.auditing.records`).
 
 The sign of every canary alternates from round to round. Noise that repeats itself then cancels while the canary adds
 up; with a constant sign both would add up, and the fault would go unseen.
@@ -119,7 +119,7 @@ class CanaryAtHome(CanaryUpload):
 
 
 class _Tally:
-    """A witness that adds up the log-likelihood ratio of every canary and keeps nothing else."""
+    """A witness that sums the log-likelihood ratios of every canary."""
 
     def __init__(self, ledger: Ledger, coordinates: dict[str, Places]) -> None:
         self._ledger, self._coordinates = ledger, coordinates
@@ -246,7 +246,7 @@ class NoiseAudit:
             confidence=self.confidence,
             title=f"{mechanism.name}, noise and accounting",
             seen=(
-                "every upload that passed the door; a canary is a vector of the stated sensitivity in a coordinate of "
+                "every upload; a canary is a vector of the stated sensitivity in a coordinate of "
                 "its own, with a sign that alternates between rounds."
             ),
             facts=self._facts(mechanism, rounds, public, canary),

@@ -1,6 +1,6 @@
 """The audit of the end-to-end private map as one mechanism: every stage, against one adversary.
 
-A game is a canary at one client: one of two records, by the toss of a coin. The adversary sees what passed the door in
+A game is a canary at one client: one of two records, by the toss of a coin. The adversary sees the uploads of
 all stages (scale histogram, moments, second moments, landmarks, density) and everything that the server publishes,
 computes what would have been uploaded in either case, and adds up the likelihood ratios. The claim is what the ledger
 says of all stages together.
@@ -41,7 +41,7 @@ _PLACEMENT = ByWeights()
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineAudit:
-    """Settings of the audit; `run` runs it, and `play` leaves the runs to be looked at.
+    """Settings of the audit: `run` audits, `play` returns the runs.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ class Played:
 
     @property
     def statement(self) -> Statement:
-        """What may be said of a run that was watched."""
+        """The privacy statement of the first run."""
         return self.estimator.statement_
 
     @property
@@ -129,7 +129,7 @@ class Played:
         return f"One record moves {told} the stated sensitivity: the code does not keep the claim." if wrong else ""
 
     def audit(self, claim: Claim | None = None) -> AuditResult:
-        """Hold what was seen against a claim, by default the ledger's."""
+        """Compare what was seen with a claim, by default the ledger's."""
         noise = {f"{what}, round {number}": share for (what, number), share in self.noise.items()}
         moved = {what: mean for what, (mean, _) in self.moved.items()}
         result = audit_evidence(
@@ -154,7 +154,7 @@ class Played:
         return "Clients meet only in what the server publishes, to which each adds one part in as many as there are."
 
     def membership(self) -> StrongGames:
-        """Attack membership with the same games: rates, held against the most that the ledger allows.
+        """Attack membership with the same games: rates, beside the most that the ledger allows.
 
         With the distance d of the two hypotheses in units of the noise that was seen, a log-likelihood ratio is
         N(±d²/2, d²), so that ratio/d + d/2 is N(0, 1) out and N(d, 1) in.
@@ -176,7 +176,7 @@ class Played:
 
 
 def for_statement(result: AuditResult, games: StrongGames, command: str) -> Audited:
-    """Return both as a statement carries them; `command` is what made them."""
+    """Return both results for a statement; `command` reproduces them."""
     return Audited(
         verdict=result.verdict,
         claimed_epsilon=result.claim.epsilon,

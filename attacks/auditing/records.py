@@ -1,7 +1,7 @@
 """The audit with records: whole runs of FedDL against an adversary who knows all records but one of each client.
 
-Every client hosts one game. Its canary is one of two records, by the toss of its coin; the adversary sees what passed
-the door and the server's Y, computes what the client would have uploaded in either case, and takes the likelihood
+Every client hosts one game. Its canary is one of two records, by the toss of its coin; the adversary sees the uploads
+and the server's Y, computes what the client would have uploaded in either case, and takes the likelihood
 ratio. Clients hold disjoint records, so that one run of P clients is P games. This audits sensitivity, clipping, noise,
 composition and ledger together.
 """
@@ -144,7 +144,7 @@ class RecordAudit:
             confidence=self.confidence,
             title=f"{mechanism.name}, with records",
             description=(
-                "every upload that passed the door and the server's Y; all records but one of each client are known. "
+                "every upload and the server's Y; all records but one of each client are known. "
                 f"A canary is one of {scene.note}."
             ),
             facts={
@@ -166,7 +166,7 @@ class RecordAudit:
 
 @dataclass(frozen=True)
 class _Progress:
-    """Callback of FedDL that tells how far it is."""
+    """Callback of FedDL that reports progress."""
 
     progress: Progress | None
     rounds: int

@@ -21,7 +21,7 @@ from dpfedvis.runs.upload_reader import Recording
 
 @dataclass(frozen=True, eq=False)
 class ExposureReport:
-    """What the landmarks show.
+    """Exposure of the records by the landmarks.
 
     Parameters
     ----------
@@ -177,5 +177,5 @@ def most_exposed(client: str, landmarks: npt.ArrayLike, records: npt.ArrayLike, 
 
 
 def owner_views(recording: Recording, truth: Truth) -> tuple[OwnerView, ...]:
-    """Return what each client of more than one record finds out at home: its own records, for its eyes only."""
+    """Return the private view of each client with more than one record: its own most exposed records."""
     return tuple(most_exposed(each.name, recording.landmarks, each.X) for each in truth.fed.clients if len(each.X) > 1)

@@ -34,7 +34,7 @@ class InvertedClient:
     records, rounds : int
         n_p, and how many gradients were used.
     sigma : float
-        Noise on each, as the ledger states it; 0 for none.
+        Noise on each, from the ledger; 0 for none.
     ratio : float
         Root mean square error over that of a trivial guess: 0 is exact, 1 is no better than guessing.
     recovered : float
@@ -57,7 +57,7 @@ class InvertedClient:
 
 @dataclass(frozen=True)
 class InversionReport:
-    """What came of it.
+    """The result of gradient inversion.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def score_inversion(found: npt.ArrayLike, truth: npt.ArrayLike, guess: npt.Array
     ----------
     found, truth : arrays of shape (n_p, m)
     guess : array of shape (m,)
-        What someone would say who has seen nothing, such as the mean of other records.
+        A guess that uses no upload, such as the mean of other records.
     """
     found, truth = np.asarray(found, dtype=np.float64), np.asarray(truth, dtype=np.float64)
     squares = squared_distances(truth, found)

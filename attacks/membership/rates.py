@@ -26,13 +26,13 @@ FPRS = (0.001, 0.01)
 
 @dataclass(frozen=True)
 class Game:
-    """What is played.
+    """The rules of a membership game.
 
     Parameters
     ----------
     name : str
     members, others : str
-        Who is in, and who is out.
+        Records that are in, and records that are out.
     knows : str
         What the adversary has, besides the record in question.
     independent : bool
@@ -49,14 +49,14 @@ class Game:
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """The rates at one threshold that was fixed before any member's score was looked at.
+    """The rates at one threshold, which was fixed before any score of a member was seen.
 
     Parameters
     ----------
     target : float
-        FPR that was aimed at.
+        Target FPR.
     fpr, tpr : Interval, optional
-        What was counted; None where the calibration is too small to speak of so small a rate.
+        Counted rates; None where the calibration set is too small for this target.
     allowed : float
         Largest TPR at the target that the guarantee allows.
     """

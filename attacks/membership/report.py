@@ -55,13 +55,13 @@ MAP = Game(
 
 @dataclass(frozen=True, eq=False)
 class MembershipReport:
-    """All games that the run has material for.
+    """All games that can be played on the run.
 
     Parameters
     ----------
     games : tuple of Membership
     missing : tuple of str
-        Why others were not played.
+        Why the other games were not played.
     caution : str
         See `attacks.shared.registry.Truth`.
     """
@@ -122,7 +122,7 @@ class MembershipReport:
 
 
 def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> MembershipReport:
-    """Play every game that the run has material for, against fresh records."""
+    """Play every game that can be played on the run, against fresh records."""
     if truth.fresh is None or len(truth.fresh) < 8:
         raise NothingToAttack(
             "membership needs records of the data set that took no part in the run, and there are few"

@@ -32,7 +32,7 @@ SCORED, SHOWN = 2000, 10
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """What came of it.
+    """The result of a reconstruction.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ _NEWTON_STEPS = 60
 
 
 class BadRows(DpfedvisError):
-    """Rows that do not belong to these landmarks, or are not finite."""
+    """The rows do not fit the landmarks, or are not finite."""
 
 
 def reconstruct_from_distances(
@@ -56,8 +56,8 @@ def reconstruct_from_distances(
     Parameters
     ----------
     D : array of shape (n, n_y)
-        Distances, with noise of standard deviation `sigma` if any. They lose nothing by noise that made some negative:
-        only squares are used.
+        Distances, with noise of standard deviation `sigma` if any. Noise may have made some negative: only squares
+        are used.
     Y : array of shape (n_y, m)
     sigma : float
         Noise on the distances.

@@ -22,7 +22,7 @@ _K1, _K2, _WINDOW = 0.01, 0.03, 7
 
 
 class CannotScore(DpfedvisError):
-    """Arrays that do not belong together."""
+    """The arrays do not fit together."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def relative_error(guess: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     found, true = _pair(guess, truth)
     norm = float(np.linalg.norm(true))
     if norm == 0:
-        raise CannotScore("the true records are all zero, so that no error is relative to them")
+        raise CannotScore("the true records are all zero: a relative error is undefined")
     return float(np.linalg.norm(found - true)) / norm
 
 

@@ -1,4 +1,4 @@
-"""What gradients of the MMD say about records: one round as the server sees it, and the model that explains it.
+"""Gradients of the MMD as the server sees them, and the model that predicts them from records.
 
 The data's part of ∇f_p(Y) (first line of Eq. 9) is a sum over records, row i of which is
 
@@ -31,7 +31,7 @@ ROUNDING = 2.0**-21
 
 
 class NothingToSee(NothingToAttack):
-    """Gradients that say nothing about records: none were given, or all are 0."""
+    """No gradients were given, or all are 0: they say nothing about records."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class SeenGradient:
     values : array of shape (n_y, m)
         The data's part of the gradient, with its noise.
     sigma : float
-        Standard deviation of that noise, as the ledger states it; 0 for none.
+        Standard deviation of that noise, from the ledger; 0 for none.
     """
 
     landmarks: Float64
@@ -84,7 +84,7 @@ class SeenGradient:
 
 
 def check_seen(seen: Sequence[SeenGradient]) -> tuple[SeenGradient, ...]:
-    """Return the rounds of one client, or raise if they say nothing or do not fit together."""
+    """Return the rounds of one client; raise if all gradients are 0 or their shapes differ."""
     rounds = tuple(seen)
     if not rounds or not any(np.any(each.values) for each in rounds):
         raise NothingToSee(f"{len(rounds)} gradients, all of them 0: no record is near enough to a landmark to show")
@@ -197,14 +197,14 @@ def gradients_of(recording: Recording, client: str, *, rounds: int | None = None
     uploads = [each for each in recording.uploads if each.stage == "landmarks" and each.clients == (client,)]
     kept = [each for each in uploads if each.what in ("gradient", "landmarks")][:rounds]
     if not kept:
-        raise NothingToAttack(f"the server saw no gradient of {client} by itself in this run")
+        raise NothingToAttack(f"the server saw no single gradient of {client} in this run")
     public, kernel = recording.public, contribution_of(recording).kernel
     seen = []
     for upload in kept:
         Y, values, sigma = recording.seen(upload), upload.values, noise_of(upload.events[0])
         if upload.what == "landmarks":
             if public.local_steps > 1:
-                raise NothingToAttack(f"{public.local_steps} local steps lie between a gradient and what was uploaded")
+                raise NothingToAttack(f"an upload after {public.local_steps} local steps is no gradient")
             step = public.step_size
             full = (Y.astype("f8") - values) / step
             seen.append(SeenGradient.of_full(Y, full, kernel, estimator=public.estimator, sigma=sigma / step))
@@ -219,12 +219,12 @@ def contribution_of(recording: Recording) -> Contribution:
     """Return what one record adds to a gradient in this run."""
     kernel, mechanism = recording.public.kernel, recording.mechanism
     if any(client.denominator is None for client in recording.clients):
-        raise NothingToAttack("how many records a client has is private in this run, and gradients are their mean")
+        raise NothingToAttack("gradients are means over records, whose number is private in this run")
     if isinstance(mechanism, ClippedGradientPerturbation):
         return Contribution(kernel, mechanism.clip * max_clip(kernel, recording.public.landmarks))
     if isinstance(mechanism, PublishedFedDL) and len(kernel.gammas) > 1:
         raise NothingToAttack(
-            f"which of {len(kernel.gammas)} bandwidths a published gradient belongs to is not uploaded: run it with one"
+            f"a published gradient does not tell which of {len(kernel.gammas)} bandwidths it belongs to: run with one"
         )
     return Contribution(kernel)
 
@@ -232,8 +232,8 @@ def contribution_of(recording: Recording) -> Contribution:
 def as_learned(recording: Recording, points: Array) -> Array:
     """Return points, shape (k, m), in the space that the landmarks were learned in.
 
-    That is where gradients live. A private map's is a subspace that the server published: coordinates (x − c)A, as the
-    clients themselves take them. Any other run learns in the space of the records.
+    That is where gradients live. A private map is learned in a published subspace, with coordinates (x − c)A; any
+    other run in the space of the records.
     """
     if "axes" not in recording.published:
         return points
@@ -242,7 +242,7 @@ def as_learned(recording: Recording, points: Array) -> Array:
 
 
 def noise_of(event: Event) -> float:
-    """Standard deviation of the noise on an upload, as the ledger states it; 0 for none."""
+    """Standard deviation of the noise on an upload, from the ledger; 0 for none."""
     if isinstance(event, GaussianRelease):
         return event.sigma
     return (event.nominal_sigma or 0.0) if isinstance(event, Unprotected) else 0.0

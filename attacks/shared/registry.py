@@ -1,7 +1,7 @@
-"""The plug-in point of attacks: what each gets, what it returns, and the names that the command line knows.
+"""The registry of attacks: their names, what an attack is given, and what it returns.
 
-An attack is a function of a `Recording`, which is all that an honest-but-curious server has, and of the `Truth`, which
-it may use for nothing but its score. `KINDS` says where each lives; they are imported when asked for.
+An attack is a function of a `Recording`, all that an honest-but-curious server has, and of the `Truth`, which it may
+use only to score itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class NothingToAttack(DpfedvisError):
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What the simulated clients hold: for scoring, and for nothing else.
+    """The records of the simulated clients, for scoring only.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Truth:
     image_shape : tuple of int, optional
         Of one record, where records are images.
     exchangeable : bool
-        Whether chance chose which records of the data set took part, so that fresh ones differ from them by that alone.
+        Whether the records of the run were drawn at random, so that fresh ones have the same distribution.
     """
 
     fed: FederatedData
@@ -56,12 +56,12 @@ class Truth:
 
     @property
     def caution(self) -> str:
-        """What a page that compares with fresh records has to say about them; empty if nothing."""
+        """A warning for pages that compare with fresh records; empty if none is needed."""
         if self.fresh is None or self.exchangeable:
             return ""
         return (
-            "Fresh records come from later in the file than those of the run, so small differences may be the file's "
-            "order and not leakage; a run with `--sample random` has none of that."
+            "Fresh records come from later in the file than those of the run, so a small difference may come from the "
+            "order of the file and not from leakage; a run with `--sample random` avoids this."
         )
 
     def client(self, name: str) -> Array:
@@ -73,7 +73,7 @@ class Truth:
 
 
 class Result(Protocol):
-    """What an attack found out, scored."""
+    """The scored result of an attack."""
 
     @property
     def summary(self) -> Mapping[str, float | None]:
@@ -83,7 +83,7 @@ class Result(Protocol):
         """Everything, as JSON without infinities or NaN."""
 
     def markdown(self) -> str:
-        """A page, with a heading, that says what was tried, what came out, and what the noise allows at most."""
+        """A page: what was tried, what came out, and the most that the noise allows."""
 
     def figure(self, path: Path) -> None:
         """Draw a PNG."""

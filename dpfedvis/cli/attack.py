@@ -20,18 +20,18 @@ example:
   dpfedvis run --data digits --records 1000 --sample random --landmarks 100 --mechanism none --out runs/exact
   dpfedvis attack --run runs/exact --kind reconstruction
 
-An attack sees the run's folder only: uploads, ledger, landmarks, map. The records are loaded again by config.toml,
-to score it. Its pictures show records, so they go to a folder beside the run's and not into it. Membership and exposure
-compare with records of the same file that took no part: a run with --records N --sample random leaves some.
+An attack reads only the run's folder: uploads, ledger, landmarks, map. The records are loaded by config.toml only to
+score it. Its pictures show records, so they are written beside the run's folder, not into it. Membership and exposure
+need records of the same file that took no part: run with --records N --sample random.
 """
 
 
 class OtherData(DpfedvisError):
-    """The data at hand are not those of the run."""
+    """The data have changed since the run."""
 
 
 class NotForAll(DpfedvisError):
-    """Something that is for data owners would get where everyone looks."""
+    """A file for data owners would be written to a public folder."""
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,12 +44,12 @@ def add_parser(subparsers: Any) -> None:
         description="Attack a recorded run as an honest-but-curious server would, and score what comes out.",
         epilog=_EXAMPLE,
     )
-    parser.add_argument("--run", required=True, metavar="FOLDER", dest="folder", help="what dpfedvis run left")
+    parser.add_argument("--run", required=True, metavar="FOLDER", dest="folder", help="folder of a finished run")
     parser.add_argument("--kind", default="all", help="reconstruction, inversion, membership, exposure or all (all)")
-    parser.add_argument("--out", metavar="FOLDER", help="where to leave pages and pictures (FOLDER-attacks)")
-    parser.add_argument("--owner-out", metavar="FOLDER", help="where to leave a file for each client with its most "
-                        "exposed records, for that client only")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of the attacks' own random choices (0)")
+    parser.add_argument("--out", metavar="FOLDER", help="for pages and pictures (FOLDER-attacks)")
+    parser.add_argument("--owner-out", metavar="FOLDER", help="for one file a client with its most exposed "
+                        "records, for that client only")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="seed of the attacks (0)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             report[name] = {"skipped": str(reason)}
             continue
         report[name] = json.loads(results[name].to_json())
-    # Only now, so that a recording that turns out to be damaged leaves no part of a report behind.
+    # Written last, so that a damaged recording leaves no half of a report.
     for name, result in results.items():
         write(result, name, out)
         if not arguments.json:
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def truth_of(folder: Path) -> Truth:
-    """Load the records of a run again, for scoring; an error unless they are the same data."""
+    """Load the records of a run, for scoring; raise if the data have changed."""
     from dataclasses import replace
 
     import numpy as np
@@ -114,9 +114,9 @@ def truth_of(folder: Path) -> Truth:
         expected = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["data"].get("sha256")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordingError(f"{folder / PROVENANCE} cannot be read ({error})") from error
-    # A value that is missing among records that took no part did not stop the run.
+    # Missing values in records that took no part did not stop the run.
     whole = replace(config, records=None, missing="public-value").dataset()
-    # A run whose noise is real does not tell; then whoever attacks it has to know what they hold.
+    # A run with real noise stores no hash, so that its data cannot be checked.
     if expected is not None and whole.sha256 != expected:
         raise OtherData(
             f"{config.data} has changed since the run: its hash is {whole.sha256[:16]}…, not {expected[:16]}…"
@@ -128,7 +128,7 @@ def truth_of(folder: Path) -> Truth:
 
 
 def write(result: Result, name: str, out: Path) -> None:
-    """Leave a page, a picture and JSON of one attack."""
+    """Write page, picture and JSON of one attack."""
     from dpfedvis.numerics.files import write_text
     from dpfedvis.runs.folder import writing
 
@@ -140,7 +140,7 @@ def write(result: Result, name: str, out: Path) -> None:
 
 
 def apart(folder: Path, *public: Path) -> Path:
-    """Return a folder for owners, or raise if it lies in one that everyone reads."""
+    """Return the folder for owners; raise if it lies in a public one."""
     place = folder.resolve()
     for each in public:
         if place == each.resolve() or each.resolve() in place.parents:
@@ -149,7 +149,7 @@ def apart(folder: Path, *public: Path) -> Path:
 
 
 def write_owners(recording: Recording, truth: Truth, folder: Path) -> None:
-    """Leave each client a file of its most exposed records."""
+    """Write a file for each client with its most exposed records."""
     from attacks.exposure.report import owner_views
     from dpfedvis.numerics.files import write_text
     from dpfedvis.runs.folder import writing
@@ -157,6 +157,6 @@ def write_owners(recording: Recording, truth: Truth, folder: Path) -> None:
     with writing(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for number, view in enumerate(owner_views(recording, truth)):
-            # A client's name may be no name for a file, and two may differ in such letters only.
+            # Not every client name is a file name; the number keeps two names apart.
             plain = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in view.client)
             write_text(folder / f"{number}-{plain}.json", view.to_json() + "\n")

@@ -1,4 +1,4 @@
-"""`dpfedvis audit`: play games against a mechanism, and hold what they certify against the ledger's ε."""
+"""`dpfedvis audit`: certify a lower bound on ε by games, and compare it with the ledger's ε."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ example:
   dpfedvis run --data digits --clients 5 --epsilon 4 --out runs/audited
   dpfedvis audit --run runs/audited --games 200
 
-Level noise puts thousands of canaries of the stated sensitivity into the noise path of one run: it finds too little
-noise, noise used twice, releases not counted. Level records runs FedDL with one worst-case record at each of many
-clients: it finds wrong sensitivities and clipping as well. Level pipeline fits end-to-end private maps, whose landmarks
-the mechanism learns, and audits all their stages as one mechanism; the same games are a membership attack, whose rates
-are held against the most that the guarantee allows. Its folder also gets the privacy statement of such a run, with
-both in it. --run does that with the settings of a finished run, and puts the result into the statement of that run; the
-run's data are not used. With trust aggregate every game is a run of its own, about a fifth of a second each.
-A lower bound above the claim shows that the claim is wrong; if chance cannot explain it, or more right guesses than the
-guarantee allows, the exit code is 1 (by chance at most twice in a thousand). A bound below the claim shows what this
-adversary could certify, and no more.
+Level noise puts thousands of canaries of the stated sensitivity into the noise path of one run. It finds too little
+noise, reused noise and releases that were not counted. Level records runs FedDL with one worst-case record at each of
+many clients. It also finds wrong sensitivities and clipping. Level pipeline fits end-to-end private maps, whose
+landmarks the mechanism learns, and audits all their stages as one mechanism. The same games are a membership attack,
+whose rates are compared with the most that the guarantee allows. With --out it also writes the privacy statement of
+such a run, with both results. --run does the same with the settings of a finished run, and adds the result to its
+statement; the run's data are not used. With trust aggregate every game is a run of its own, about a fifth of a second.
+A lower bound above the claim shows that the claim is wrong. The exit code is 1 if chance cannot explain it, or cannot
+explain that more guesses are right than the guarantee allows (a false alarm at most twice in a thousand). A bound below
+the claim shows only what this adversary could certify.
 """
 _LEVELS = ("noise", "records")
 _PIPELINE = "pipeline"
@@ -43,18 +43,18 @@ def add_parser(subparsers: Any) -> None:
         subparsers,
         "audit",
         run,
-        help="hold a mechanism's ε against what an adversary can certify",
+        help="certify a lower bound on a mechanism's ε",
         description="Certify a lower bound on the ε of a mechanism, and compare it with what the ledger claims.",
         epilog=_EXAMPLE,
     )
-    parser.add_argument("--run", metavar="FOLDER", dest="folder", help="audit the map of this run by its settings, and "
-                        "put the result into its statement")  # fmt: skip
+    parser.add_argument("--run", metavar="FOLDER", dest="folder", help="audit the map of a finished run, and add the "
+                        "result to its statement")  # fmt: skip
     parser.add_argument("--mechanism", help="short name, or all of them (gradient; k-means for pipeline)")
     parser.add_argument("--epsilon", type=float, help="ε of the run; needed by mechanisms that protect")
     parser.add_argument("--delta", type=float, help=f"δ of the run ({_DELTA:g})")
     parser.add_argument("--level", choices=(*_LEVELS, "both", _PIPELINE), default="both", help="which audit (both)")
     parser.add_argument("--canaries", type=int, help=f"canaries of level noise ({_CANARIES})")
-    parser.add_argument("--games", type=int, default=1000, help="clients of records and pipeline, a canary each (1000)")
+    parser.add_argument("--games", type=int, default=1000, help="clients with a canary each, not for noise (1000)")
     parser.add_argument("--rounds", type=int, help="rounds S (50 for noise, 4 for the others)")
     parser.add_argument("--local-steps", type=int, help="local steps Q of variable and local-steps (1)")
     parser.add_argument("--trust", help="local, aggregate or central (local)")

@@ -30,7 +30,7 @@ _GAMES = ("games", "confidence", "seed")
 def audit_settings(
     arguments: argparse.Namespace, chosen: Sequence[Mechanism], budget: Budget | None, bar: Callable[[str, str], Any]
 ) -> int:
-    """Audit the map that these settings make; the statement of a simulated run carries the result."""
+    """Audit the map of these settings; the result goes into the statement of a simulated run."""
     from attacks.auditing.pipeline import PipelineAudit
 
     _refuse(arguments, OF_OTHERS, "left out for level pipeline")
@@ -44,7 +44,7 @@ def audit_settings(
 
 
 def audit_run(arguments: argparse.Namespace, bar: Callable[[str, str], Any]) -> int:
-    """Audit the map of a finished run by its settings; its own statement carries the result."""
+    """Audit the map of a finished run by its settings; the result goes into its statement."""
     from attacks.auditing.pipeline import PipelineAudit
     from dpfedvis.runs.folder import CONFIG
     from dpfedvis.runs.settings import RunConfig
@@ -86,7 +86,7 @@ def _refuse(arguments: argparse.Namespace, names: Sequence[str], why: str) -> No
 
 
 def _stated(folder: Path, config: RunConfig) -> Statement:
-    """Return the statement of a run as it is, or refuse what could not be written again after the games."""
+    """Return the statement of a run; raise if it could not be rewritten after the games."""
     from dpfedvis.reporting.run_facts import RunFacts
     from dpfedvis.runs.folder import CONFIG, make
     from dpfedvis.runs.statement_file import statement_of
@@ -157,7 +157,7 @@ def _membership(games: StrongGames) -> str:
 
 
 def _command(arguments: argparse.Namespace) -> str:
-    """Return the command that gives the same numbers again, where the noise is seeded."""
+    """Return the command that reproduces these numbers, where the noise is seeded."""
     given = {name: getattr(arguments, name) for name in ("level", *OF_A_RUN, *_GAMES)}
     if arguments.folder is not None:
         given = {"run": arguments.folder, **{name: given[name] for name in _GAMES}}

@@ -32,7 +32,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument(
         "--data", default="digits", help="name of a data set (see dpfedvis data list), or a file (digits)"
     )
-    parser.add_argument("--records", type=int, help="take the first so many records only")
+    parser.add_argument("--records", type=int, help="take only the first so many records")
     parser.add_argument("--landmarks", type=_counts, default="20,50,100,200", help="numbers n_y (20,50,100,200)")
     parser.add_argument(
         "--sigma", type=_numbers, default="0,0.01,0.1", help="noise on landmarks and records (0,0.01,0.1)"
@@ -41,7 +41,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--rounds", type=int, default=50, help="rounds in which landmarks are learned (50)")
     parser.add_argument("--failure", type=float, default=0.05, help="probability with which bounds may fail (0.05)")
     parser.add_argument("--seed", type=int, default=0, help="(0)")
-    parser.add_argument("--no-download", action="store_true", help="do not ask OpenML")
+    parser.add_argument("--no-download", action="store_true", help="do not download from OpenML")
     parser.add_argument("--out", type=path, metavar="FOLDER", help="for page, figure and JSON")
 
 
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def command_of(arguments: argparse.Namespace) -> str:
-    """Return the command that makes the same numbers again."""
+    """Return the command that reproduces the numbers."""
     words = ["dpfedvis", "bounds", "--data", arguments.data]
     if arguments.records is not None:
         words += ["--records", str(arguments.records)]

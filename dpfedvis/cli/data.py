@@ -32,7 +32,7 @@ def add_parser(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]"
     info.add_argument("name", metavar="NAME", help="a name from the list, or a .csv, .npz, .npy or .parquet file")
     info.add_argument("--label-column", help="label column (key, in an NPZ file) of a file")
     info.add_argument("--client-column", help="client column (key, in an NPZ file) of a file")
-    info.add_argument("--no-download", action="store_true", help="do not ask OpenML")
+    info.add_argument("--no-download", action="store_true", help="do not download from OpenML")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -140,7 +140,7 @@ def summary(story: Story, page: Path, seconds: float) -> dict[str, Any]:
 
 
 def command_of(arguments: argparse.Namespace) -> str:
-    """Return the command that makes the same page again."""
+    """Return the command that reproduces the page."""
     words = ["dpfedvis", "demo", "--out", str(arguments.out)]
     if arguments.records is not None:
         words += ["--records", str(arguments.records)]

@@ -1,4 +1,4 @@
-"""`dpfedvis report`: make the page about a run again, from its folder."""
+"""`dpfedvis report`: rewrite the report of a run from its folder."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ example:
   dpfedvis run --data digits --clients 5 --epsilon 4 --out runs/fourth
   dpfedvis report --run runs/fourth
 
-dpfedvis run leaves report.html by itself; this makes it again, with figures/, from what is in the folder. What lies
-past the door is shown for simulations only (see dpfedvis run --help).
+dpfedvis run writes report.html; this command rewrites it, with figures/, from the folder alone. Scores and labels of
+records are shown for simulations only (see dpfedvis run --help).
 """
 
 
@@ -23,11 +23,11 @@ def add_parser(subparsers: Any) -> None:
         subparsers,
         "report",
         run,
-        help="make the page about a run again",
-        description="Make report.html and figures/ of a finished run again, from its folder alone.",
+        help="rewrite the report of a run",
+        description="Rewrite report.html and figures/ of a finished run from its folder alone.",
         epilog=_EXAMPLE,
     )
-    parser.add_argument("--run", required=True, metavar="FOLDER", dest="folder", help="what dpfedvis run left")
+    parser.add_argument("--run", required=True, metavar="FOLDER", dest="folder", help="folder of a finished run")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -23,10 +23,9 @@ examples:
   dpfedvis reproduce table1 table2 --seeds 2 --store paper.sqlite
   dpfedvis reproduce table5 --seeds 5 --store paper.sqlite
 
-The first that runs takes seconds and shows what comes out; the paper's own scale takes hours. What is in the store is
-not run again, so that an interrupted run goes on, and so that more seeds add to those that are there. --only-report
-writes the pages from what is in the store. The folder gets a page and a CSV for each name, index.md over all of them,
-and what-reproduces.md, which says in plain words what is as in the paper and what is not.
+The second takes seconds; the paper's own scale takes hours. Cells in the store are not rerun, so that an interrupted
+command resumes, and more seeds add to those in the store. --only-report writes the pages from the store. The folder
+gets a page and a CSV for each name, index.md, and what-reproduces.md: what agrees with the paper and what does not.
 """
 
 
@@ -41,21 +40,21 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EXAMPLE,
     )
     parser.add_argument("names", metavar="NAME", nargs="*", help=", ".join(_NAMES))
-    parser.add_argument("--list", action="store_true", help="list what there is, with its number of cells")
+    parser.add_argument("--list", action="store_true", help="list tables and figures, with their numbers of cells")
     parser.add_argument("--records", type=int, help="at most so many records (the paper's: 40000, or 10000 for table5)")
     parser.add_argument("--rounds", type=int, help="at most so many rounds (the paper's: 500, or 1000 for table5)")
-    parser.add_argument("--seeds", type=int, default=2, help="(2; the paper has 10 repeats)")
+    parser.add_argument("--seeds", type=int, default=2, help="number of seeds (2; the paper repeats 10 times)")
     parser.add_argument("--maps", default="tsne,umap", help="layouts to make (tsne,umap)")
     parser.add_argument(
         "--estimates", default="nystrom,gram", help="of distances; figures take the first (nystrom,gram)"
     )
-    parser.add_argument("--data", help="another data set in the place of the paper's, for trials")
+    parser.add_argument("--data", help="another data set instead of the paper's, for trials")
     parser.add_argument(
-        "--store", metavar="FILE.sqlite", type=path, default=Path("paper.sqlite"), help="(paper.sqlite)"
+        "--store", metavar="FILE.sqlite", type=path, default=Path("paper.sqlite"), help="of the cells (paper.sqlite)"
     )
-    parser.add_argument("--out", metavar="FOLDER", type=path, default=Path("paper"), help="(paper)")
-    parser.add_argument("--retry", action="store_true", help="try again what failed or was refused")
-    parser.add_argument("--only-report", action="store_true", help="run nothing")
+    parser.add_argument("--out", metavar="FOLDER", type=path, default=Path("paper"), help="for the pages (paper)")
+    parser.add_argument("--retry", action="store_true", help="rerun cells that failed or were refused")
+    parser.add_argument("--only-report", action="store_true", help="write the pages from the store, and run nothing")
     add_workers(parser)
 
 
@@ -83,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise InvalidParameter("what to reproduce", " ".join(arguments.names), "some of " + ", ".join(EXPERIMENTS))
     chosen = [EXPERIMENTS[name] for name in dict.fromkeys(arguments.names)]
     workers = workers_of(arguments)
-    # Before the store is made: data that cannot be loaded must not leave an empty one.
+    # Checked before the store is created: data that cannot be loaded must not leave an empty one.
     addressed([cell for experiment in chosen for cell in experiment.cells(shrink)])
     # And before hours of work: no store, a folder that cannot be written to, or numbers in it that cannot be read.
     if arguments.only_report or arguments.store.exists():
@@ -138,7 +137,7 @@ def _said(summary: dict[str, Any]) -> str:
 
 
 def command_of(name: str, arguments: argparse.Namespace) -> str:
-    """Return the command that makes the same page again."""
+    """Return the command that reproduces the page."""
     words = ["dpfedvis", "reproduce", name]
     for flag in ("data", "records", "rounds"):
         if (value := getattr(arguments, flag)) is not None:

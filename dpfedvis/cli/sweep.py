@@ -56,17 +56,17 @@ examples:
   dpfedvis sweep run grid.toml --store sweep.sqlite --backend dask
 
 --backend dask or ray starts a cluster on this machine; with --scheduler tcp://HOST:8786 (Dask) or HOST:6379 (Ray) it
-takes a running one, whose workers see the same folder.
-A cell has one row, under a hash of its settings and its data. What is in the store is not run again, so that an
-interrupted sweep goes on where it was, and a larger grid runs what is new in it. A combination that the library refuses
-and a cell that fails become rows with the reason; --retry tries them again. Rows remember the code that made them.
-Beside the store a folder *.cache keeps neighbours and landmarks that cells share; it may be deleted.
+uses a running one, whose workers must see the same folder.
+A cell has one row, under a hash of its settings and its data. Cells in the store are not rerun, so that an interrupted
+sweep resumes, and a larger grid runs only its new cells. Refused and failed cells become rows with the reason; --retry
+reruns them. Each row names the version of the code that made it. The folder *.cache beside the store keeps neighbours
+and landmarks that cells share; it may be deleted.
 """
 _LIST = """\
 example:
   dpfedvis sweep list sweep.sqlite
 
-A star marks rows made by other code than the one at hand.
+A star marks rows made by another version of the code.
 """
 _REPORT = """\
 example:
@@ -108,7 +108,7 @@ def add_parser(subparsers: Any) -> None:
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say where cells are computed."""
+    """Add the flags for workers."""
     parser.add_argument("--jobs", type=int, help="cells at a time (the cores of this machine)")
     parser.add_argument("--backend", default="loky", help="loky, threading, dask or ray (loky)")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask or Ray cluster (one on this machine)")
@@ -116,7 +116,7 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
 
 
 def workers_of(arguments: argparse.Namespace) -> Workers:
-    """Return where cells are to be computed; refuses a cluster that is not there before anything is made."""
+    """Return the workers; raise if their cluster does not answer."""
     from dpfedvis.experiments.sweeps.clusters import refuse_missing
     from dpfedvis.experiments.sweeps.execution import Workers, default_jobs
 
@@ -133,7 +133,7 @@ def run_grid(arguments: argparse.Namespace) -> int:
     from dpfedvis.experiments.sweeps.store import SweepStore
 
     grid, workers = Grid.from_toml(arguments.grid), workers_of(arguments)
-    # Before the store is made: data that cannot be loaded must not leave an empty one.
+    # Checked before the store is created: data that cannot be loaded must not leave an empty one.
     wanted = addressed(grid.cells)
     if arguments.dry_run:
         known = _known(arguments.store)

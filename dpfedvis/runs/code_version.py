@@ -1,4 +1,4 @@
-"""Which code made a number: package version, commit, and whether the code had changes of its own."""
+"""Which code made a number: package version, commit, and whether there were uncommitted changes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def package_version(name: str) -> str | None:
 
 @cache
 def code_version() -> CodeVersion:
-    """Return the version of the code that is running: the last commit that changed it, whatever else has changed."""
+    """Return the version of the running code: the last commit that changed dpfedvis/ or accounting/."""
     package = package_version("dpfedvis") or "unknown"
     code = Path(__file__).parents[1]
     folders = [str(code), str(code.with_name("accounting"))]

@@ -1,4 +1,4 @@
-"""Where a run comes from: versions, seed, commit, data; and whether those are still the same."""
+"""Where a run comes from: versions, seed, commit and data, and what of it has changed."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PACKAGES = (
 
 
 class UnreadableProvenance(DpfedvisError):
-    """A file that does not say where a run comes from."""
+    """provenance.json is missing or damaged."""
 
 
 def provenance(config: RunConfig, dataset: Dataset, started: datetime) -> dict[str, Any]:
     """Return versions, seed, commit and the name of the data; of a simulation's data also what identifies them.
 
-    With noise that is real a run's folder may be published, and a hash of the data would be an exact function of them:
-    whoever knows all records but one could try out the last.
+    With real noise the folder may be published. A hash of the data would then be an exact release: whoever knows all
+    records but one could try out the last.
     """
     data = {"name": dataset.name, **(identity(dataset) if config.noise == "seeded" else {})}
     return {
@@ -45,7 +45,7 @@ def provenance(config: RunConfig, dataset: Dataset, started: datetime) -> dict[s
 
 
 def identity(dataset: Dataset) -> dict[str, Any]:
-    """What tells data from other data; for those who hold them."""
+    """Return hash and size of the data, for their owner only."""
     return {"sha256": dataset.sha256, "records": len(dataset.X)}
 
 
@@ -60,7 +60,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(facts["data"]["name"], str) or not isinstance(facts["packages"], dict):
-            raise TypeError("its facts are not of the kind they should be")
+            raise TypeError("its facts have wrong types")
     except OSError as error:
         raise UnreadableProvenance(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -69,7 +69,7 @@ def read_provenance(folder: Path) -> dict[str, Any]:
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Name what runs the code that is another than before: its commit, Python, packages."""
+    """List the versions that have changed: commit, Python, machine, packages."""
     facts = [(name, before.get(name), now.get(name)) for name in ("commit", "python", "machine")]
     old, new = before["packages"], now["packages"]
     facts += [(name, old.get(name), new.get(name)) for name in sorted({*old, *new})]

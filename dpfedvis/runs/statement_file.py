@@ -1,4 +1,4 @@
-"""The statement in the folder of a run: written, and made again from the ledger beside it."""
+"""The statement in a run's folder: written, and recomputed from the ledger beside it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write_statement(folder: Path, statement: Statement) -> None:
 
 
 def statement_of(folder: Path) -> Statement:
-    """Make the statement of a finished run again: numbers from its ledger, the rest from what it said before."""
+    """Recompute the statement of a finished run: numbers from its ledger, the rest from the old statement."""
     path = folder / NUMBERS
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
@@ -29,6 +29,6 @@ def statement_of(folder: Path) -> Statement:
         raise RecordingError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
     whole = isinstance(facts, dict) and isinstance(remarks, list) and all(isinstance(each, str) for each in remarks)
     if not (whole and isinstance(delta, float) and 0 < delta < 1):
-        raise RecordingError(f"{path} is damaged: it does not have what a statement says")
+        raise RecordingError(f"{path} is damaged: parts of the statement are missing")
     with Ledger.read(folder / LEDGER) as ledger:
         return state(ledger, delta=delta, facts=facts, remarks=remarks)

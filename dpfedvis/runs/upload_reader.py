@@ -82,13 +82,13 @@ class _Block:
         except (OSError, ValueError, TypeError) as error:
             raise RecordingError(f"{self.path} is damaged at byte {self.offset} ({error})") from error
         if zlib.crc32(values.data) != self.crc32:
-            raise RecordingError(f"{self.path} is damaged at byte {self.offset}: its checksum is another")
+            raise RecordingError(f"{self.path} is damaged at byte {self.offset}: wrong checksum")
         return values.view(np.ndarray)
 
 
 @dataclass(frozen=True)
 class RecordedUpload:
-    """One array that passed the door.
+    """One recorded upload.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class Recording:
     mechanism : Mechanism
     clients : tuple of RecordedClient
     uploads : tuple of RecordedUpload
-        In the order in which they passed.
+        In the order of upload.
     trajectory : mapping of int to array of shape (n_y, m)
         Y after each recorded round; 0 is the start. Uploads of round s were computed at ``trajectory[s - 1]``.
     landmarks : array of shape (n_y, m)
@@ -239,7 +239,7 @@ class Recording:
 
     @cached_property
     def rows(self) -> tuple[RecordedUpload, ...]:
-        """What each client released of its records, one vector a record; empty if nothing was."""
+        """Rows that clients released, one vector a record; empty if there are none."""
         return tuple(upload for upload in self.uploads if upload.stage == "release" and len(upload.shape) == 2)
 
     def seen(self, upload: RecordedUpload) -> Array:

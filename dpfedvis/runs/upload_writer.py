@@ -1,11 +1,11 @@
-"""The recorder of runs: a witness of the door.
+"""The recorder: a witness that writes all uploads of a run.
 
 It appends each array to ``uploads/values.bin`` and then a line of JSON with its place, its checksum and its events to
-``uploads/index.jsonl``. A line counts only when it is whole, and its values were written before it, so that an
-interruption cannot leave half an upload behind. Records never get here: they do not pass the door.
+``uploads/index.jsonl``. Values are written before their line, and only whole lines count, so that an interruption
+leaves no half upload. Records are never written here.
 
-A run that goes on after an interruption sends some uploads again, the same bytes; they are recorded once. All of a
-round is on disk before FedDL's snapshot of it is, so that what is missing here, even after a power cut, is sent again.
+A resumed run resends some uploads, the same bytes; they are recorded once. A round is on disk here before FedDL's
+snapshot of it, so that whatever is missing, even after a power cut, is resent.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _ALIGNMENT = 64  # bytes, so that arrays can be used where they lie
 
 
 class RecordingError(DpfedvisError):
-    """A folder that holds no whole recorded run, or already holds one."""
+    """The folder holds no complete recorded run, or already holds one."""
 
 
 class Recorder:
-    """Writes what passes the door, and the landmarks of every round, to a folder.
+    """Writes all uploads, and the landmarks of every round, to a folder.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Recorder:
         Keep uploads and landmarks of the first so many rounds only. A server may forget what it likes, and 500 rounds
         of 500 landmarks of MNIST at 10 clients are 8 GB.
     resume : Ledger, optional
-        Go on with what an interrupted run has left, without a half-written tail. The run's ledger must agree with it.
+        Resume an interrupted recording, without its half-written tail; it must agree with this ledger of the run.
     """
 
     def __init__(self, folder: str | Path, *, rounds: int | None = None, resume: Ledger | None = None) -> None:
@@ -70,21 +70,21 @@ class Recorder:
         self._index = (uploads / INDEX).open("a", encoding="utf-8")
 
     def __call__(self, events: Sequence[Event], values: Array) -> None:
-        """Record an upload: the witness of the door."""
+        """Record an upload: called as a witness."""
         if self._keeps(events[0].round):
             entry = {"events": [event.to_dict() for event in events]}
             known = self._recorded.get(_key(entry))
             if known is not None and known != zlib.crc32(_block(values).data):
                 place = f"{events[0].what} of {', '.join(event.client for event in events)}"
-                raise RecordingError(f"{self._folder}: {place} is recorded already, and this is another upload")
+                raise RecordingError(f"{self._folder}: {place} is already recorded with other values")
             if known is None:
                 self._append(values, entry)
 
     def landmarks(self, done: Round, Y: Array) -> None:
-        """Record the landmarks after a round, and bring the round to disk: a callback of FedDL."""
+        """Record the landmarks after a round, and sync the round to disk: a callback of FedDL."""
         if self._keeps(done.number):
             entry = {"landmarks": done.number}
-            # Another machine may round in another way; readers take the last, which the next uploads are computed at.
+            # Another machine may round differently; readers take the last, at which the next uploads are computed.
             if self._recorded.get(_key(entry)) != zlib.crc32(_block(Y).data):
                 self._append(Y, entry)
             self._sync()
@@ -96,7 +96,7 @@ class Recorder:
         facts: Mapping[str, Any],
         published: Mapping[str, Array] | None = None,
     ) -> None:
-        """Write the public setting and the last landmarks; without them the recording does not count as one.
+        """Write public parameters and last landmarks; without them the recording is incomplete.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class Recorder:
         arrays = {"landmarks": result.landmarks, "start": result.start, **(published or {})}
         write_arrays(self._folder / LANDMARKS, arrays)
         parameters = {**_shallow(result.public), "kernel": list(result.public.kernel.gammas)}
-        # Where the unit of the budget is a whole client, how many records it has is its own affair.
+        # Where the unit of the budget is a whole client, its number of records is private.
         hidden = result.plan is not None and result.plan.multipliers.budget.unit == "client"
         clients = [
             {"name": plan.name, "denominator": None if hidden else plan.denominator, "weight": plan.weight}
@@ -127,7 +127,7 @@ class Recorder:
         write_text(self._folder / PUBLIC, json.dumps(public, indent=2, allow_nan=False) + "\n")
 
     def close(self) -> None:
-        """Bring everything to disk."""
+        """Sync everything to disk, and close the files."""
         if not self._index.closed:
             self._sync()
             self._values.close()
@@ -139,7 +139,7 @@ class Recorder:
             os.fsync(file.fileno())
 
     def _check_accounted(self, entries: Sequence[Mapping[str, Any]], ledger: Ledger) -> None:
-        """Refuse to go on unless recording and ledger agree on what was released and will not be sent again."""
+        """Raise unless recording and ledger agree on all uploads that will not be resent."""
         known = list(ledger.events())
         recorded = {from_dict(each).to_json() for entry in entries for each in entry.get("events", ())}
         if unknown := recorded - {event.to_json() for event in known}:

@@ -6,7 +6,7 @@ First the paper's own setting (40,000 images, one class a client, 500 landmarks,
 distances), without drawing its map. Then runs of the first 1,000 images, smaller so that there can be one for every
 mechanism and ε, each attacked with every kind there is; gradient inversion, which is for small clients, has runs of its
 own with one record a client. Each finished cell is kept in `cells/`, so that an interrupted
-run goes on; runs themselves are recorded in a temporary folder and dropped.
+run resumes; runs themselves are recorded in a temporary folder and dropped.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 40,000 records, 10 clients, ε = 1 and 3, δ = 1e-5, *aggregate*, one seed. The score is cross-client 10-NN accuracy over
 the first three clients. Two data sets: Fashion-MNIST, and *drawn digits*, which are scikit-learn's embedded digits
 enlarged to 28 × 28 and moved, turned, sheared and scaled at random. Each finished row is kept in `ideas.json`, so that
-an interrupted run goes on.
+an interrupted run resumes.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     DPFEDVIS_DATA=... python reports/end-to-end/make.py --data mnist --seeds 3
 
 First 40,000 images, 10 clients, δ = 1e-5, replace-one, one record as the unit; `FedTSNE(budget=Budget(ε, 1e-5))` and
-nothing else chosen but the trust model. Each finished cell is kept in `cells/`, so that an interrupted run goes on.
+nothing else chosen but the trust model. Each finished cell is kept in `cells/`, so that an interrupted run resumes.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def command(arguments: argparse.Namespace) -> str:
 
 
 def finished(arguments: argparse.Namespace) -> dict[str, list[list[float]]]:
-    """Return the rows that an earlier run of the same command has left; delete the JSON to make all anew."""
+    """Return the rows that an earlier run of the same command has left; delete the JSON to recompute all."""
     path = HERE / f"{arguments.data}.json"
     earlier = json.loads(path.read_text()) if path.exists() else {}
     rows: dict[str, list[list[float]]] = earlier["mmd"] if earlier.get("command") == command(arguments) else {}

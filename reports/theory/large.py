@@ -2,7 +2,7 @@
 
 DPFEDVIS_DATA=... OPENBLAS_NUM_THREADS=1 python reports/theory/large.py
 
-Each of the three errors is measured and written by itself, so that an interrupted run goes on.
+Each of the three errors is measured and written by itself, so that an interrupted run resumes.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ def test_a_recorded_run_under_a_budget_is_not(folder: Path):
     [
         ({"clients": 1}, "at most 16 records; the smallest here has 30"),
         ({"mechanism": "clipped", "epsilon": 1.0, "scope": "landmarks"}, "clipped"),
-        ({"mechanism": "gradient", "trust": "aggregate", "epsilon": 1.0, "scope": "landmarks"}, "by itself"),
+        ({"mechanism": "gradient", "trust": "aggregate", "epsilon": 1.0, "scope": "landmarks"}, "no single gradient"),
         ({"mechanism": "local-steps", "local_steps": 2}, "2 local steps"),
         ({"mechanism": "published", "gamma": (0.1, 0.2)}, "2 bandwidths"),
     ],

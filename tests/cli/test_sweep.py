@@ -128,7 +128,7 @@ def test_cells_without_scores_are_not_passed_over_in_silence(grid: Path, tmp_pat
     grid.write_text(TINY.replace("seeds = 2", "seeds = 1") + '\n[[grid]]\nmechanism = "none"\nepsilon = 1\n')
     words = ["sweep", "run", str(grid), "--store", str(tmp_path / "s.sqlite"), "--jobs", "1"]
     assert "1 refused" in called(*words).stdout
-    assert "in the store before (1 without scores; --retry tries again); now none run" in called(*words).stdout
+    assert "in the store before (1 without scores; --retry reruns them); now none run" in called(*words).stdout
     assert json.loads(called(*words, "--json").stdout)["known_without_scores"] == 1
 
 
@@ -249,7 +249,7 @@ def test_ctrl_c_reaches_all_processes_and_one_sentence_comes_out(backend: str, g
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130
     kept = _rows(store)
-    words = f"{kept} of 120 cells are in {store}; the same command goes on with the others"
+    words = f"{kept} of 120 cells are in {store}; the same command resumes"
     assert (said, kept > 0) == (f"dpfedvis: interrupted; {words}\n", True)
 
 

@@ -59,7 +59,7 @@ def test_noise_that_is_drawn_again_does_not_pass_as_the_same(
     )
     code, said = called(capsys, "--out", str(folder), "--resume")
     assert code == 2
-    assert "gradient of client-0 is recorded already, and this is another upload" in said
+    assert "gradient of client-0 is already recorded with other values" in said
     assert recorded(folder) == before
 
 

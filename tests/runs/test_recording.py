@@ -326,7 +326,7 @@ def test_a_flipped_byte_is_found(private: Path, tmp_path: Path) -> None:
     content[100] ^= 1
     path.write_bytes(content)
     uploads = Recording.read(folder).uploads
-    with pytest.raises(RecordingError, match=r"values\.bin is damaged at byte 0: its checksum"):
+    with pytest.raises(RecordingError, match=r"values\.bin is damaged at byte 0: wrong checksum"):
         _ = uploads[0].values
     assert uploads[1].values.size  # the others are whole
 

@@ -41,7 +41,7 @@ def test_what_is_sent_again_is_recorded_once(wholes: Any, tmp_path: Path) -> Non
     with Ledger.read(folder / "ledger.sqlite") as ledger:
         recorder = Recorder(folder, resume=ledger)
     recorder(last.events, values)
-    with pytest.raises(RecordingError, match="gram rows of client-2 is recorded already, and this is another upload"):
+    with pytest.raises(RecordingError, match="gram rows of client-2 is already recorded with other values"):
         recorder(last.events, values + 1)
     recorder.close()
     assert (folder / "uploads" / "index.jsonl").read_bytes() == before

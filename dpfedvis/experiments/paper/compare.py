@@ -123,12 +123,12 @@ class Verdict:
 
 
 def met(deviation: float) -> bool:
-    """Whether a number is as close to the paper's as its own repeats are to each other."""
+    """Whether a number is within the spread of the paper's own repeats."""
     return abs(deviation) <= CLOSE + _ROUNDING
 
 
 def verdicts(found: Sequence[Comparison]) -> list[Verdict]:
-    """Count by arm; lower is not worse for every score, so that nothing is called better here."""
+    """Count by arm. No number is called better, as for some scores lower is better."""
     answers = []
     for arm in dict.fromkeys(line.entry.arm for line in found):
         compared = [
@@ -163,7 +163,7 @@ def prices(found: Sequence[Comparison]) -> dict[tuple[str, float], tuple[float, 
 
 
 def shown_epsilon(value: float | None) -> str:
-    """Return ε as it is printed: rounded up, to two digits where it is large."""
+    """Return ε for printing: rounded up, to two digits if it is large."""
     if value is None:
         return "-"
     if value < 1000 or value == math.inf:

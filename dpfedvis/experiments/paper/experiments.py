@@ -1,4 +1,4 @@
-"""What each table and figure needs: cells for every number."""
+"""The tables and figures of the paper, and the cells behind every number."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Experiment:
 
 
 def _beta(beta: float) -> dict[str, float]:
-    # Said only where there is any: a run without noise has one address, however it was asked for.
+    # Only if there is any, so that a run without noise always has the same address.
     return {"beta": beta} if beta else {}
 
 

@@ -74,14 +74,14 @@ def findings(experiment: Experiment, scale: Scale, numbers: Sequence[ComparedNum
 
 
 def _unsure(finding: Finding, scale: Scale) -> Finding:
-    """A trend that is not seen may be hidden by the scatter of a single seed."""
+    """A single seed is too noisy to deny a trend."""
     if finding.answer != "no" or scale.seeds[0] > 1:
         return finding
     return Finding("open", f"{finding.sentence} That is not the paper's trend, but one seed may hide it.", finding.way)
 
 
 def _shrunk(finding: Finding, scale: Scale) -> Finding:
-    """Say at which scale it was found, where that is not the paper's."""
+    """Add the scale, if it is not the paper's."""
     if not scale.shrunk:
         return finding
     return replace(finding, sentence=f"{finding.sentence.removesuffix('.')} ({scale.shrunk}).")
@@ -92,7 +92,7 @@ def _levels(way: str, scale: Scale, numbers: Sequence[ComparedNumber]) -> Findin
     if scale.shrunk:
         return Finding("open", f"*{way}*, the numbers themselves: {scale.shrunk}, so that they do not compare.", way)
     if not own:
-        return Finding("open", f"*{way}*: the paper has no numbers to hold these against.", way)
+        return Finding("open", f"*{way}*: the paper has no numbers to compare with.", way)
     close = sum(met(each.deviation) for each in own if each.deviation is not None)
     apart = fmean([each.apart for each in own])
     where = "above" if apart > 0 else "below"

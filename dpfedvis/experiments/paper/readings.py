@@ -1,4 +1,4 @@
-"""The numbers of a page, as its CSV holds them: what later pages are made from."""
+"""The numbers of a page, written to and read from its CSV."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCALES = ("records", "rounds", "seeds")
 
 
 class UnreadableNumbers(DpfedvisError):
-    """A CSV beside a page that is not what was written there."""
+    """The CSV beside a page is missing or damaged."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Scale:
     records, rounds, seeds : tuple of int
         At most ours, and the paper's.
     data : str, optional
-        That stands in the place of the paper's.
+        Instead of the paper's.
     """
 
     records: tuple[int, int]
@@ -55,7 +55,7 @@ class Scale:
 
     @property
     def shrunk(self) -> str:
-        """What is smaller than the paper's, but for the seeds; empty if nothing is."""
+        """What is smaller than the paper's, apart from seeds; empty if nothing is."""
         facts = {"records": self.records, "rounds": self.rounds}
         return ", ".join(f"{ours} of {full} {name}" for name, (ours, full) in facts.items() if ours < full)
 
@@ -128,7 +128,7 @@ def read_csv(path: Path) -> Readings:
     except OSError as error:
         raise UnreadableNumbers(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
-        again = f"move it away, or make it again with dpfedvis reproduce {path.stem} --only-report and its store"
+        again = f"move it away, or rewrite it with dpfedvis reproduce {path.stem} --only-report and its store"
         raise UnreadableNumbers(f"{path} is damaged or of another version; {again}") from error
 
 

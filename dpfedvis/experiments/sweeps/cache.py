@@ -1,4 +1,4 @@
-"""What cells share on disk: made once, by whoever comes first, while the others wait."""
+"""Arrays that cells share on disk: computed once, by the first, while the others wait."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def shared(folder: Path | None, name: str, make: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays of this name, from disk if they are there, else made and left there.
+    """Return the arrays of this name from disk, after computing and storing them if needed.
 
     Parameters
     ----------
     folder : Path, optional
-        Without one they are made each time.
+        Without one they are computed each time.
     name : str
-        Says everything that they depend on.
+        Must identify everything that they depend on.
     make : callable
     """
     if folder is None:
@@ -37,9 +37,9 @@ def shared(folder: Path | None, name: str, make: Callable[[], Arrays]) -> Arrays
             try:
                 return read_arrays(path)
             except FileDamaged:
-                path.unlink()  # a disk that was full, say; what is in it can be made again
+                path.unlink()  # after a full disk, say; it can be recomputed
         write_arrays(path, make())
-        # What comes back is what later cells will read, so that the first is no different from them.
+        # Read back, so that the first cell gets exactly what later ones get.
         return read_arrays(path)
 
 

@@ -1,4 +1,4 @@
-"""What curves are read for: the best that an ε buys, the least ε for a given use, and what all runs cost together."""
+"""Answers from the curves: the best setting at an ε, the least ε for a score, and the ε of all runs together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpfedvis.evaluation.metrics import Metric
 from dpfedvis.experiments.sweeps.summary import Context, Point
 
 INF = math.inf
-# Levels of use that people ask for; those that nothing or everything reaches are left out.
+# Scores whose least ε is reported; those that no point or every point reaches are skipped.
 _LEVELS = {True: (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95), False: (0.5, 0.3, 0.2, 0.1, 0.05, 0.02)}
 
 
@@ -36,7 +36,7 @@ class Cheapest:
 
 @dataclass(frozen=True)
 class Best:
-    """The best setting at an ε, and those that the seeds cannot tell from it."""
+    """The best setting at an ε, and those that are not significantly worse."""
 
     epsilon: float
     point: Point
@@ -97,7 +97,7 @@ def best(context: Context, metric: Metric, *, landmarks_only: bool = False) -> l
     answers = []
     for epsilon, own in sorted(groups.items()):
         first = max(own, key=lambda point: _gain(point, metric))
-        # Seeds cannot tell it from the best if their intervals meet; of one seed nothing can be said.
+        # A tie if the confidence intervals overlap; one seed has no interval.
         ties = [each for each in own if each is not first and _hopefully(each, metric) >= _surely(first, metric) > -INF]
         answers.append(Best(epsilon, first, tuple(ties)))
     return answers
@@ -123,17 +123,17 @@ def together(points: Sequence[Point]) -> float | None:
 
 
 def against_clients(epsilon: float, delta: float, clients: int, others: int) -> float:
-    """ε of noise that P clients share, against k of the others who put together what they know.
+    """ε against k colluding clients, of noise that P clients share.
 
-    Each adds noise of variance σ²/P. Whoever takes k shares off the sum is left with (P − k)/P of the variance, and so
-    with μ·√(P/(P − k)).
+    Each adds noise of variance σ²/P. The colluders subtract their k shares, and (P − k)/P of the variance remains: μ
+    grows to μ·√(P/(P − k)).
     """
     mu = gaussian_mu(epsilon, delta)
     return gaussian_epsilon(mu * math.sqrt(clients / (clients - others)), delta)
 
 
 def _rounded(epsilon: float) -> float:
-    """ε to four digits, up: budgets are spent to within rounding, and runs of the same budget are to be compared."""
+    """ε rounded up to four digits, so that runs of the same budget are grouped together."""
     return epsilon if math.isinf(epsilon) else float(rounded_up(epsilon))
 
 

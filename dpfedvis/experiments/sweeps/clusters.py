@@ -1,4 +1,4 @@
-"""Dask and Ray: a cluster that runs already, or one on this machine that ends with the sweep."""
+"""Dask and Ray: a running cluster, or one on this machine for the time of the sweep."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _PACKAGES = {"dask": "distributed", "ray": "ray"}
 
 
 class BackendMissing(DpfedvisError):
-    """A package that is not installed, or a cluster that does not answer."""
+    """The package of a backend is not installed, or its cluster does not answer."""
 
 
 def refuse_missing(backend: str, scheduler: str | None) -> None:
-    """Refuse a backend whose package is not installed, or an address where nobody listens; leaves nothing behind."""
+    """Raise if the package of a backend is not installed, or no cluster answers at the address."""
     package = _PACKAGES.get(backend)
     if package is not None and find_spec(package) is None:
         raise BackendMissing(f"--backend {backend} needs a package: pip install 'dpfedvis[{backend}]'")
@@ -40,7 +40,7 @@ def refuse_missing(backend: str, scheduler: str | None) -> None:
 
 @contextmanager
 def dask_client(jobs: int, scheduler: str | None) -> Iterator[Any]:
-    """A client of the scheduler that was named, or of a cluster of `jobs` processes."""
+    """A client of the given scheduler, or of a local cluster of `jobs` processes."""
     from distributed import Client, LocalCluster
 
     with ExitStack() as stack:
@@ -48,7 +48,12 @@ def dask_client(jobs: int, scheduler: str | None) -> Iterator[Any]:
         if address is None:
             with _children_ignore_ctrl_c():
                 cluster = LocalCluster(
-                    n_workers=jobs, threads_per_worker=1, dashboard_address=None, silence_logs="CRITICAL"
+                    n_workers=jobs,
+                    threads_per_worker=1,
+                    dashboard_address=None,
+                    # Any free port: by default two sweeps at a time would warn about 8787.
+                    scheduler_kwargs={"dashboard_address": ":0"},
+                    silence_logs="CRITICAL",
                 )
             address = stack.enter_context(cluster)
         try:
@@ -63,7 +68,7 @@ def dask_client(jobs: int, scheduler: str | None) -> Iterator[Any]:
 
 @contextmanager
 def ray_pool(jobs: int, address: str | None) -> Iterator[Any]:
-    """A pool of `jobs` workers on the Ray cluster that was named, or on one on this machine."""
+    """A pool of `jobs` workers on the given Ray cluster, or on a local one."""
     import ray
     from ray.util.multiprocessing import Pool
 
@@ -87,7 +92,7 @@ def ray_pool(jobs: int, address: str | None) -> Iterator[Any]:
 
 
 def _end_quietly() -> None:
-    """Let a worker that is ended in its work say nothing of clients inside it, which joblib makes and leaves open."""
+    """Silence a worker that is stopped: joblib leaves clients open inside it."""
     before = sys.unraisablehook
 
     def told(problem: Any) -> None:
@@ -99,7 +104,7 @@ def _end_quietly() -> None:
 
 @contextmanager
 def _children_ignore_ctrl_c() -> Iterator[None]:
-    """A terminal sends Ctrl-C to all processes; this one ends its workers by itself, without their tracebacks."""
+    """Let workers ignore Ctrl-C, which a terminal sends to all; this process stops them, without tracebacks."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may set handlers
         return

@@ -1,4 +1,4 @@
-"""Cells in this process, in others, or on a cluster. Rows are written as they come."""
+"""Run cells in this process, in others, or on a cluster; rows are stored as they finish."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ class Workers:
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep did.
+    """The outcome of a sweep.
 
     Parameters
     ----------
     cells : int
         In the grid.
     known : int
-        Of them, in the store before.
+        Of them, already in the store.
     unscored : int
-        Of those, refused or failed before and not tried again.
+        Of those, refused or failed earlier and not rerun.
     statuses : dict of str to int
-        Of those that ran now.
+        Of those that ran now, by status.
     reasons : dict of str to int
         Why cells of those were refused or failed, most frequent first.
     """
@@ -82,7 +82,7 @@ class Swept:
 
     def __str__(self) -> str:
         ran = ", ".join(f"{count} {status}" for status, count in sorted(self.statuses.items())) or "none run"
-        unscored = f" ({self.unscored} without scores; --retry tries again)" if self.unscored else ""
+        unscored = f" ({self.unscored} without scores; --retry reruns them)" if self.unscored else ""
         return f"{_cells(self.cells)}, {self.known} in the store before{unscored}; now {ran}"
 
 
@@ -113,7 +113,7 @@ def sweep(
     version: CodeVersion | None = None,
     title: str = "sweep",
 ) -> Swept:
-    """Compute all cells that the store has no row of.
+    """Compute all cells that the store does not have yet.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def sweep(
     store : SweepStore
     workers : Workers, optional
     retry : bool
-        Whether to try again what failed or was refused.
+        Rerun cells that failed or were refused.
     version : CodeVersion, optional
         Of the code that runs; by default as found.
     title : str
@@ -156,7 +156,7 @@ def sweep(
         except KeyboardInterrupt as stop:
             # From the store itself: the signal may have come between a write and its being counted.
             kept = len(wanted.keys() & store.statuses().keys())
-            words = f"{kept} of {len(wanted)} cells are in {store.path}; the same command goes on with the others"
+            words = f"{kept} of {len(wanted)} cells are in {store.path}; the same command resumes"
             raise KeyboardInterrupt(words) from stop
     unscored = sum(statuses[address] != "done" for address in settled & wanted.keys())
     return Swept(len(wanted), len(wanted) - len(tasks), unscored, dict(counts), dict(reasons.most_common()))
@@ -190,7 +190,7 @@ def _through_joblib(tasks: list[Task], workers: Workers) -> Iterator[CellRow]:
     from joblib import Parallel, delayed, parallel_config
 
     with ExitStack() as stack, warnings.catch_warnings():
-        # What an interruption throws away is said in one sentence, and not by joblib.
+        # An interruption is reported in one sentence, and not by joblib.
         warnings.filterwarnings("ignore", "[0-9]+ tasks (have been successfully executed|which were still)")
         settings: dict[str, Any] = {}
         if workers.backend == "loky":

@@ -1,6 +1,6 @@
 """The store of a sweep: one SQLite file, one row a cell, under the cell's address.
 
-Several processes may write. A finished row is never replaced; one that failed or was refused may be, by a later try.
+Several processes may write. A row with status done is never replaced; a failed or refused one may be.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ CREATE TABLE IF NOT EXISTS cells (
 
 
 class StoreUnusable(DpfedvisError):
-    """A file that is no store, or cannot be read or written."""
+    """The file is no store, or cannot be read or written."""
 
 
 @dataclass(frozen=True)
 class CellRow:
-    """What is known of a cell.
+    """The result of a cell.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class CellRow:
     scores : dict of str to float
         See `dpfedvis.evaluation.scores`.
     epsilon_end_to_end : float, optional
-        Of everything that left a client, by the ledger; infinity where something left unprotected.
+        Of all uploads, by the ledger; infinite if one was unprotected.
     epsilon_in_scope : float, optional
         Of what the budget covers; None without a budget.
     epsilon_nominal : float, optional
@@ -100,13 +100,13 @@ class CellRow:
 
 
 class SweepStore:
-    """Rows on disk.
+    """Rows of a sweep on disk.
 
     Parameters
     ----------
     path : path-like
     create : bool
-        Whether to make the file if there is none.
+        Create the file if it is missing.
     """
 
     def __init__(self, path: str | Path, *, create: bool = False) -> None:
@@ -142,7 +142,7 @@ class SweepStore:
             connection.execute("COMMIT")
 
     def put(self, row: CellRow) -> bool:
-        """Write a row; False if the cell was finished already, and nothing is changed."""
+        """Write a row; return False, and change nothing, if the cell is already done."""
         values = {
             **{field.name: getattr(row, field.name) for field in fields(row) if field.name != "version"},
             "settings": json.dumps(row.settings, sort_keys=True, ensure_ascii=False, allow_nan=False),

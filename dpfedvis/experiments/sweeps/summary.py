@@ -16,9 +16,9 @@ from dpfedvis.runs.code_version import CodeVersion
 from dpfedvis.runs.settings import RunConfig
 
 CONFIDENCE = 0.95
-# What a picture is of. Everything else tells runs on the same data apart.
+# Settings that define a context; all others distinguish runs within it.
 _DATA = ("data", "records", "sample", "missing", "label_column", "client_column", "clients", "partition", "map")
-# What an ε is about: numbers under different meanings do not compare, and have pictures of their own.
+# What ε means: values with different meanings are not comparable, and get figures of their own.
 _MEANING = ("delta", "adjacency", "unit")
 
 
@@ -69,7 +69,7 @@ class Point:
     ----------
     kind : {"run", "central", "data-free"}
     series : str
-        What the setting is called among the others of its context, without its ε.
+        Name of the setting within its context, without its ε.
     epsilon : float
         End to end, by the ledger: the largest over seeds.
     in_scope : float, optional
@@ -101,18 +101,18 @@ class Point:
 
     @property
     def name(self) -> str:
-        """The series, with a star where other code has made it."""
+        """The series, with a star if another version of the code made it."""
         return self.series + ("*" if self.other_code else "")
 
     @property
     def landmarks_only(self) -> bool:
-        """Whether a budget was kept, but for the landmarks alone."""
+        """Whether the budget covers the landmarks alone."""
         return self.epsilon == math.inf and self.in_scope is not None
 
 
 @dataclass(frozen=True)
 class Context:
-    """Everything on the same data, dealt in the same way, for the same kind of map, with ε of the same meaning.
+    """All points with the same data, partition, kind of map and meaning of ε.
 
     Parameters
     ----------
@@ -139,19 +139,19 @@ class Context:
 
     @property
     def runs(self) -> tuple[Point, ...]:
-        """The points that are no baselines."""
+        """The points that are not baselines."""
         return tuple(point for point in self.points if point.kind == "run")
 
     def baseline(self, kind: Kind, metric: Metric) -> Estimate | None:
-        """The score of a baseline; of several settings the best, for nothing should look good beside a poor one."""
+        """The score of a baseline, the best of several settings."""
         found = [point.scores[metric.key] for point in self.points if point.kind == kind and metric.key in point.scores]
         best = max if metric.higher else min
         return best(found, key=lambda score: score.mean, default=None)
 
     def meets_data_free(self, point: Point, metric: Metric) -> bool:
-        """Whether seeds cannot tell a point from the data-free map: their intervals meet, or it is worse.
+        """Whether a point is no better than the data-free map: the intervals overlap, or it is worse.
 
-        One seed has no interval, and can tell nothing.
+        Always for one seed, which has no interval.
         """
         free, own = self.baseline("data-free", metric), point.scores[metric.key]
         if free is None:
@@ -180,15 +180,15 @@ _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunCo
 
 
 def latest_version(rows: Iterable[CellRow]) -> CodeVersion | None:
-    """Return the code that made the row which was finished last; None if there is none."""
+    """Return the version of the code that made the latest finished row; None if there is none."""
     done = [row for row in rows if row.status == "done"]
     return max(done, key=lambda row: row.finished).version if done else None
 
 
 def contexts(rows: Iterable[CellRow], version: CodeVersion | None) -> list[Context]:
-    """Group finished rows: by context, then by setting; rows of other versions than this are marked.
+    """Group finished rows by context, then by setting; mark rows of other versions of the code.
 
-    What has no budget, baselines and runs at ε = ∞, stands in the context of every meaning that ε has on its data.
+    Baselines and runs at ε = ∞ have no budget, so that they appear under every meaning of ε on their data.
     """
     grouped: dict[tuple[Any, ...], dict[str, list[CellRow]]] = {}
     for row in rows:

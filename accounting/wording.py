@@ -10,10 +10,10 @@ from accounting.rounding import rounded_up
 if TYPE_CHECKING:
     from accounting.statement import Statement
 
-_TRUST = {
-    "local": "Nobody is trusted (local): each client adds all of the noise itself.",
-    "aggregate": "The server is trusted to see only sums over clients (aggregate). The secure sum is simulated.",
-    "central": "The server is trusted to see exact uploads and to add the noise (central).",
+TRUST = {
+    "local": "each client adds all the noise itself, and nobody is trusted",
+    "aggregate": "the server is trusted to see only sums over clients, which share the noise",
+    "central": "the server is trusted to see exact uploads and to add the noise",
 }
 # Against whom ε holds, and what that adversary sees. A run has the adversary of the most trust that it needs.
 _SEES = {
@@ -54,7 +54,7 @@ def words(statement: Statement) -> dict[str, Any]:
         What the budget covers, where the noise came from, what noise without a guarantee would be worth, and ε
         against another client.
     trust
-        Who is trusted to do what: a list, one sentence for each trust model.
+        Who is trusted to do what: a list of sentences.
     """
     return {
         "at": _at(statement),
@@ -63,7 +63,7 @@ def words(statement: Statement) -> dict[str, Any]:
         "budget": _budget(statement),
         "noise": _noise(statement),
         "nominal": _nominal(statement),
-        "trust": [_TRUST[name] for name in statement.trusts],
+        "trust": _trust(statement),
         "other_client": _other_client(statement),
     }
 
@@ -84,6 +84,13 @@ def _sees(statement: Statement) -> tuple[str, str]:
     mixed = len(statement.trusts) > 1 and "local" in statement.trusts
     more = " and uploads that carry all of their noise" if mixed else ""
     return against + more, seen + more
+
+
+def _trust(statement: Statement) -> list[str]:
+    if not statement.trusts:
+        return ["Everybody who sees the uploads is trusted."]
+    simulated = ["The secure sum is simulated."] if "aggregate" in statement.trusts else []
+    return [f"Trust {name}: {TRUST[name]}." for name in statement.trusts] + simulated
 
 
 def _adversary(statement: Statement) -> str | None:

@@ -119,7 +119,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     privacy.add_argument("--public-records", type=int, help="public stand-in for n_p under add-remove")
     privacy.add_argument("--recorded-rounds", type=int, help="record uploads of the first so many rounds only")
     parser.add_argument("--no-evaluate", dest="evaluate", action="store_false", default=argparse.SUPPRESS, help="in a "
-                        "simulation, do not look past the door for scores and labels")  # fmt: skip
+                        "simulation, do not write scores, labels and places of records")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

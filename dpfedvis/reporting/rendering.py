@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
 from accounting.rounding import rounded_down, rounded_up
+from accounting.wording import TRUST
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -86,7 +87,14 @@ def _environment(form: Form) -> Environment:
         "cell": _markdown_cell,
     }
     made.tests |= {"numeric": _is_numeric, "infinite": math.isinf}
-    made.globals |= {"page": f"page.{form}", "parts": f"parts.{form}", "asset": _asset, "plotly": _plotly, "repr": repr}
+    made.globals |= {
+        "page": f"page.{form}",
+        "parts": f"parts.{form}",
+        "asset": _asset,
+        "plotly": _plotly,
+        "repr": repr,
+        "TRUST": TRUST,
+    }
     return made
 
 

@@ -110,8 +110,8 @@ class RunFacts:
         The settings as they stand in the folder.
     statement : mapping
         As in statement.json.
-    words : str
-        The statement in full, Markdown.
+    statement_md : str
+        The statement in full, as in statement.md.
     provenance : mapping
     epsilon, in_scope, delta : float
         What the ledger says, end to end and in scope.
@@ -131,7 +131,7 @@ class RunFacts:
     config: RunConfig
     toml: str
     statement: Mapping[str, Any]
-    words: str
+    statement_md: str
     provenance: Mapping[str, Any]
     epsilon: float
     in_scope: float
@@ -159,8 +159,8 @@ class RunFacts:
     @property
     def title(self) -> str:
         """What was made of what."""
-        made = {"tsne": "Fed-tSNE map", "umap": "Fed-UMAP map", "clusters": "Clusters"}[self.config.map]
-        return f"{made} of {Path(self.config.data).name}"
+        named = {"tsne": "Fed-tSNE map", "umap": "Fed-UMAP map", "clusters": "Clusters"}
+        return f"{named.get(self.config.map, f'{self.config.map} map')} of {Path(self.config.data).name}"
 
 
 def is_simulation(config: RunConfig, statement: Mapping[str, Any]) -> bool:
@@ -181,7 +181,7 @@ def _files(folder: Path) -> dict[str, Any]:
         "config": config,
         "toml": (folder / CONFIG).read_text(encoding="utf-8"),
         "statement": statement,
-        "words": (folder / "statement.md").read_text(encoding="utf-8"),
+        "statement_md": (folder / "statement.md").read_text(encoding="utf-8"),
         "provenance": json.loads((folder / PROVENANCE).read_text(encoding="utf-8")),
         "trace": _trace(folder / TRACE),
         "cloud": _cloud(folder, config),

@@ -91,7 +91,6 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
         figures=figures,
         drawings=drawn,
         made=made.get(config.map, f"a map ({config.map})"),
-        noise=config.noise if statement["trusts"] or statement["facts"].get("mechanism") != "none" else "none",
         unprotected=next((each.label for each in facts.steps if math.isinf(each.end_to_end)), "the first release"),
         steps=[
             [each.label, each.stage, rounded_up(each.in_scope), rounded_up(each.end_to_end)] for each in facts.steps

@@ -199,8 +199,9 @@ def test_adjacency_and_unit_are_those_of_the_releases():
 
 def test_trust_is_spelled_out():
     text = str(state(LEDGERS["aggregate"]()))
-    assert "trusted to see only sums over clients (aggregate)" in text
-    assert "trusted to see exact uploads and to add the noise (central)" in text
+    assert "Trust aggregate: the server is trusted to see only sums over clients" in text
+    assert "The secure sum is simulated." in text
+    assert "Trust central: the server is trusted to see exact uploads and to add the noise." in text
 
 
 def test_the_landmarks_scope_is_called_the_papers_claim():

@@ -192,7 +192,7 @@ def test_json_cannot_end_its_script() -> None:
     assert json.loads(script_json(["</script>", "\u2028"])) == ["</script>", "\u2028"]
 
 
-# What lies past the door
+# What only clients have
 
 
 def coordinates(folder: Path) -> np.ndarray:
@@ -225,7 +225,7 @@ def labels_in(text: str) -> list[str]:
     return [str(label) for label in MARKED if re.search(rf"(?<![\d.]){label}(?!\d)", text)]
 
 
-def test_with_real_noise_nothing_past_the_door_is_in_the_folder_or_the_page(
+def test_with_real_noise_nothing_that_only_clients_have_is_in_the_folder_or_the_page(
     real: Path, simulated: Path, marked_data: Path, tmp_path: Path
 ) -> None:
     """Planted there all the same, labels and places must not get into the page."""
@@ -251,7 +251,7 @@ def test_with_real_noise_nothing_past_the_door_is_in_the_folder_or_the_page(
     assert "in a real federation nobody sees this" not in page(copy)
 
 
-def test_a_simulation_need_not_look_past_the_door(marked_data: Path, tmp_path: Path) -> None:
+def test_a_simulation_need_not_show_labels_and_places(marked_data: Path, tmp_path: Path) -> None:
     folder = marked_run(tmp_path / "run", marked_data, epsilon=8.0, evaluate=False)
     assert not (folder / "simulation").exists()
     assert not labels_in(page(folder))

@@ -124,7 +124,7 @@ class ExposedRecord:
 
 @dataclass(frozen=True)
 class OwnerView:
-    """The most exposed records of one client: for that client, and for nobody else.
+    """The most exposed records of one client, for that client only.
 
     Parameters
     ----------

@@ -132,7 +132,7 @@ def _play(
         told.append(f"page, figure, JSON and statement are in {out}")
     if run is not None:
         _state(run, statement)
-        told.append(f"the audit is now in the statement of {run}, and its report.html was made again")
+        told.append(f"the audit is now in the statement of {run}, and its report.html is rewritten")
     if told and not arguments.json:
         print("\n".join(told))
     return int(result.verdict == "violated" or audited.leaks)

@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write(experiment: Experiment, shrink: Shrink, store: SweepStore, arguments: argparse.Namespace) -> dict[str, Any]:
-    from dpfedvis.experiments.paper.compare import lines, verdicts
+    from dpfedvis.experiments.paper.comparisons import lines, verdicts
     from dpfedvis.experiments.paper.pages import write_experiment
     from dpfedvis.experiments.sweeps.execution import addressed
     from dpfedvis.experiments.sweeps.summary import latest_version

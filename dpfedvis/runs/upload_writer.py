@@ -145,10 +145,10 @@ class Recorder:
         if unknown := recorded - {event.to_json() for event in known}:
             event = from_json(min(unknown))
             raise RecordingError(
-                f"{self._folder / LEDGER} does not know of the {event.what} of {event.client}, which was released; "
-                "without its whole ledger a run cannot go on"
+                f"{self._folder / LEDGER} has no entry for the {event.what} of {event.client}, which was released; "
+                "a run cannot resume without its complete ledger"
             )
-        # Of each quantity only the uploads of the last round are kept to be sent again.
+        # Of each quantity only the uploads of the last round are kept to be resent.
         last = {event.what: event.round or 0 for event in sorted(known, key=lambda event: event.round or 0)}
         for event in known:
             done = event.round is not None and event.round < last[event.what] and self._keeps(event.round)

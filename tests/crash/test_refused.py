@@ -101,7 +101,7 @@ def test_the_same_settings_may_be_given_again(copied: Path, capsys: pytest.Captu
         ("run/provenance.json", b"{}", "provenance.json is damaged"),
         ("run/provenance.json", None, "provenance.json cannot be read"),
         ("run/ledger.sqlite", b"SQLite?", "ledger.sqlite"),
-        ("run/ledger.sqlite", None, "does not know of the gradient of client-0, which was released"),
+        ("run/ledger.sqlite", None, "has no entry for the gradient of client-0, which was released"),
         ("run/uploads/index.jsonl", b"{}\n{}\n", "it has lost the gradient of client-0 in round 1"),
         ("run/uploads/index.jsonl", None, "it has lost the gradient of client-0 in round 1"),
         ("run/uploads/values.bin", b"", "it has lost the gradient of client-0 in round 1"),

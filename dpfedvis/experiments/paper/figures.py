@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpfedvis.experiments.paper.compare import Comparison, prices, shown_epsilon
+from dpfedvis.experiments.paper.comparisons import Comparison, prices, shown_epsilon
 from dpfedvis.experiments.paper.experiments import Experiment
 from dpfedvis.experiments.paper.paper import SCORES
 from dpfedvis.experiments.paper.readings import Scale

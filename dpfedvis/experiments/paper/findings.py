@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Literal
 
-from dpfedvis.experiments.paper.compare import CLOSE, met
+from dpfedvis.experiments.paper.comparisons import CLOSE, met
 from dpfedvis.experiments.paper.experiments import Experiment
 from dpfedvis.experiments.paper.paper import SCORES
 from dpfedvis.experiments.paper.readings import ComparedNumber, Scale

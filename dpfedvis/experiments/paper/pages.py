@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dpfedvis.experiments.paper.compare import CLOSE, Comparison, met, prices, shown_epsilon, verdicts
+from dpfedvis.experiments.paper.comparisons import CLOSE, Comparison, met, prices, shown_epsilon, verdicts
 from dpfedvis.experiments.paper.experiments import EXPERIMENTS, Experiment
 from dpfedvis.experiments.paper.figures import draw_figure
 from dpfedvis.experiments.paper.findings import FLAT, MONOTONE, STILL, Answer, findings, signed

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.experiments.paper.compare import Comparison
+from dpfedvis.experiments.paper.comparisons import Comparison
 from dpfedvis.experiments.paper.experiments import Experiment
 from dpfedvis.experiments.paper.recipes import REPEATS, Shrink
 

@@ -1,4 +1,4 @@
-"""What to hold private maps against: no privacy at all, and no data at all."""
+"""Baselines of private maps: no privacy at all, and no data at all."""
 
 from __future__ import annotations
 

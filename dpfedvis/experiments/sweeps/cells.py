@@ -22,7 +22,7 @@ _AFTER = (*_LAYOUT, *_RELEASE, *_NO_MATTER)
 
 @dataclass(frozen=True)
 class Cell:
-    """A run, or a baseline to hold runs against.
+    """A run, or a baseline to compare runs with.
 
     Parameters
     ----------

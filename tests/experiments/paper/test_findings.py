@@ -121,5 +121,7 @@ def test_a_folder_without_numbers_says_that_nothing_was_run(tmp_path: Path) -> N
 
 def test_damaged_numbers_are_named(tmp_path: Path) -> None:
     (tmp_path / "table1.csv").write_text("# command\ngroup,setting\n")
-    with pytest.raises(UnreadableNumbers, match=r"table1\.csv is damaged or of another version; move it away, or make"):
+    with pytest.raises(
+        UnreadableNumbers, match=r"table1\.csv is damaged or of another version; move it away, or rewrite"
+    ):
         read_csv(tmp_path / "table1.csv")

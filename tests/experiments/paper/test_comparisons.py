@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpfedvis.experiments.paper import compare
-from dpfedvis.experiments.paper.compare import Comparison, lines, prices, shown_epsilon, verdicts
+from dpfedvis.experiments.paper import comparisons
+from dpfedvis.experiments.paper.comparisons import Comparison, lines, prices, shown_epsilon, verdicts
 from dpfedvis.experiments.paper.experiments import EXPERIMENTS, Entry
 from dpfedvis.experiments.paper.pages import page, write_experiment, write_index
 from dpfedvis.experiments.paper.readings import Scale, as_csv, read_csv
@@ -25,7 +25,7 @@ SHRINK = Shrink(seeds=2)
 def found(monkeypatch: pytest.MonkeyPatch, values, shrink: Shrink = SHRINK, name: str = "table3") -> list[Comparison]:
     """Lines from rows whose scores are `values` of an entry and a seed; None for a row that is not there."""
     experiment = EXPERIMENTS[name]
-    monkeypatch.setattr(compare, "addressed", lambda cells: {cell.address("x"): (cell, "x") for cell in cells})
+    monkeypatch.setattr(comparisons, "addressed", lambda cells: {cell.address("x"): (cell, "x") for cell in cells})
     rows = {}
     for entry in experiment.entries(shrink):
         for seed, cell in enumerate(entry.cells(shrink.seeds)):

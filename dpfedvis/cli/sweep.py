@@ -95,7 +95,7 @@ def add_parser(subparsers: Any) -> None:
     add_workers(run)
     listing = add_command(commands, "list", list_rows, help="list the rows of a store", epilog=_LIST)
     report = add_command(commands, "report", report_on, help="draw curves and tables", epilog=_REPORT)
-    report.add_argument("--out", required=True, metavar="FOLDER", type=path)
+    report.add_argument("--out", required=True, metavar="FOLDER", type=path, help="for page, tables and curves")
     for command in (listing, report):
         command.add_argument("store", metavar="FILE.sqlite", type=path)
     example = commands.add_parser(

@@ -129,7 +129,9 @@ def _noise(statement: Statement) -> str:
     sources = {line.noise for line in statement.lines} - {"none"}
     if "seeded" in sources:
         return "This run is a simulation, not a release: the noise was seeded."
-    return "The noise came from the operating system and was not stored." if sources else "No noise was added."
+    if sources:
+        return "The noise came from the operating system and was not stored."
+    return "No upload carries noise with a guarantee."  # there may be noise whose scale depends on the data
 
 
 def _nominal(statement: Statement) -> str | None:

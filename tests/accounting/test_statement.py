@@ -182,7 +182,7 @@ def test_seeded_noise_is_a_simulation():
     assert "This run is a simulation" in str(state(ledger_of(gaussian("a"))))
     assert "simulation" not in str(state(ledger_of(gaussian("a", noise="system"))))
     assert "came from the operating system" in str(state(ledger_of(gaussian("a", noise="system"))))
-    assert "No noise was added." in str(state(ledger_of(rows("a"))))
+    assert "No upload carries noise with a guarantee." in str(state(ledger_of(rows("a"))))
 
 
 def test_sampling_and_grid_are_shown():

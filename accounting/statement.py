@@ -25,9 +25,9 @@ from accounting import (
 )
 from accounting.accountants import distinct
 from accounting.audit_summary import Audited
-from accounting.rounding import rounded_down, rounded_up
+from accounting.rounding import rounded_up
 from accounting.spending import best_guess
-from accounting.wording import not_covered, words
+from accounting.wording import markdown, not_covered, words
 
 DEFAULT_DELTA = 1e-5
 _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
@@ -155,7 +155,7 @@ class Statement:
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
 
     def __str__(self) -> str:
-        return _render(self.to_dict())
+        return markdown(self.to_dict())
 
 
 def state(
@@ -296,26 +296,6 @@ def _share(group: list[GaussianRelease], squares: Mapping[str, float]) -> float:
 
 def _range(values: list[float]) -> tuple[float, float] | None:
     return (min(values), max(values)) if values else None
-
-
-def _render(values: Mapping[str, Any]) -> str:
-    """Return statement.md of a statement's dictionary."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # takes longer than a closed form
-
-    room = Environment(
-        loader=PackageLoader("accounting"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )  # fmt: skip
-    room.filters["up"] = lambda value, digits=4: "-" if value is None else rounded_up(float(value), digits)
-    room.filters["down"] = rounded_down
-    room.filters["span"] = _span
-    room.filters["cell"] = lambda value: " ".join(str(value).split()).replace("|", "\\|")
-    return room.get_template("statement.md").render(values)
-
-
-def _span(values: Sequence[float] | None) -> str:
-    low, high = ("-", "-") if values is None else (f"{value:.4g}" for value in values)
-    return low if low == high else f"{low} to {high}"
 
 
 def _note(reading: Reading) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accounting.rounding import rounded_up
+from accounting.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from accounting.statement import Statement
@@ -71,6 +72,21 @@ def words(statement: Statement) -> dict[str, Any]:
 def not_covered(unit: str) -> list[str]:
     """Return what a statement for this privacy unit says nothing about."""
     return [_PUBLIC[unit], *_NOT_COVERED]
+
+
+def markdown(values: Mapping[str, Any]) -> str:
+    """Return statement.md of a statement's dictionary."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # takes longer than a closed form
+
+    room = Environment(
+        loader=PackageLoader("accounting"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+    room.filters["up"] = lambda value, digits=4: "-" if value is None else rounded_up(float(value), digits)
+    room.filters["down"] = rounded_down
+    room.filters["span"] = _span
+    room.filters["cell"] = lambda value: " ".join(str(value).split()).replace("|", "\\|")
+    return room.get_template("statement.md").render(values)
 
 
 def _at(statement: Statement) -> str:
@@ -151,3 +167,8 @@ def _other_client(statement: Statement) -> str | None:
         "Clients share the noise, and each knows its own share. Against a client that subtracts its share from the "
         f"sums, ε = {rounded_up(epsilon)} end to end; against several that collude, more."
     )
+
+
+def _span(values: Sequence[float] | None) -> str:
+    low, high = ("-", "-") if values is None else (f"{value:.4g}" for value in values)
+    return low if low == high else f"{low} to {high}"

@@ -7,6 +7,8 @@ from collections.abc import Collection
 
 from accounting.errors import InvalidParameter
 
+LEAST_SHARE = 1e-6
+
 
 def positive(name: str, value: float) -> float:
     """Return `value` as a float, or raise if it is not a finite number above zero."""
@@ -47,10 +49,30 @@ def count(name: str, value: int) -> int:
 
 def at_least(name: str, value: int, least: int) -> int:
     """Return `value` as an int, or raise if it is not a whole number of at least `least`."""
-    number = _number(name, value, f"a whole number of at least {least}")
-    if not (math.isfinite(number) and number >= least and number == math.floor(number)):
-        raise InvalidParameter(name, value, f"a whole number of at least {least}")
+    return whole(name, value, least)
+
+
+def whole(name: str, value: int, least: int, most: float = math.inf) -> int:
+    """Return `value` as an int, or raise if it is not a whole number from `least` to `most`; no digit is lost."""
+    expected = f"a whole number {f'of at least {least}' if most == math.inf else f'from {least} to {most}'}"
+    number = value if type(value) is int else _number(name, value, expected)
+    if not (math.isfinite(number) and least <= number <= most and number == math.floor(number)):
+        raise InvalidParameter(name, value, expected)
     return int(number)
+
+
+def between(name: str, value: float, least: float, most: float) -> float:
+    """Return `value` as a float, or raise if it is not a number from `least` to `most`."""
+    expected = f"a number from {least:g} to {most:g}"
+    number = _number(name, value, expected)
+    if not least <= number <= most:
+        raise InvalidParameter(name, value, expected)
+    return number
+
+
+def share(name: str, value: float) -> float:
+    """Return `value` as a float, or raise if it is no share of a budget: smaller ones would ask for endless noise."""
+    return between(name, value, LEAST_SHARE, 1 - LEAST_SHARE)
 
 
 def one_of(name: str, value: str, choices: Collection[str]) -> str:

@@ -156,7 +156,7 @@ class PipelineAudit:
             tau_x=None if self.scale else 2 * math.sqrt(self.features),
             random_state=seed,
             n_jobs=1,
-            feddl={"noise": self.noise},
+            noise=self.noise,
             private_map={
                 "anchors": _ANCHORS,
                 "placement": _PLACEMENT,

@@ -125,7 +125,7 @@ class RecordAudit:
             budget=budget,
             rounds=self.rounds,
             local_steps=self.local_steps,
-            bandwidth=scene.kernel,
+            gamma=scene.kernel,
             start=scene.landmarks,
             projection=Still(scene.landmarks),
             noise=self.noise,

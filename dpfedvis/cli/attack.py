@@ -100,7 +100,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def truth_of(folder: Path) -> Truth:
     """Load the records of a run, for scoring; raise if the data have changed."""
-    from dataclasses import replace
 
     import numpy as np
 
@@ -115,7 +114,7 @@ def truth_of(folder: Path) -> Truth:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordingError(f"{folder / PROVENANCE} cannot be read ({error})") from error
     # Missing values in records that took no part did not stop the run.
-    whole = replace(config, records=None, missing="public-value").dataset()
+    whole = config.updated(records=None, missing="public-value").dataset()
     # A run with real noise stores no hash, so that its data cannot be checked.
     if expected is not None and whole.sha256 != expected:
         raise OtherData(

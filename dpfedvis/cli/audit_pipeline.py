@@ -46,6 +46,7 @@ def audit_settings(
 def audit_run(arguments: argparse.Namespace, bar: Callable[[str, str], Any]) -> int:
     """Audit the map of a finished run by its settings; the result goes into its statement."""
     from attacks.auditing.pipeline import PipelineAudit
+    from dpfedvis.estimators.settings import PRIVATE_MAP
     from dpfedvis.runs.folder import CONFIG
     from dpfedvis.runs.settings import RunConfig
     from dpfedvis.runs.upload_reader import Recording
@@ -61,8 +62,8 @@ def audit_run(arguments: argparse.Namespace, bar: Callable[[str, str], Any]) -> 
         rounds=config.rounds,
         noise=config.noise,
         scale=config.tau_x is None,
-        density=config.density,
-        shares=config.shares,
+        density=config.recipe.density,
+        shares=config.tables.get(PRIVATE_MAP, {}).get("shares"),
         progress=bar(f"{config.mechanism}, pipeline", "run"),
     )
     return _play(arguments, level, config.made_mechanism(), config.budget, before, folder)

@@ -23,6 +23,7 @@ from dpfedvis.cli.common import (
     reopen_closed_streams,
     said,
 )
+from dpfedvis.cli.settings_flags import LateParser
 from dpfedvis.errors import DpfedvisError
 
 _COMMANDS = (run, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo)
@@ -36,7 +37,7 @@ examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(LateParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 

@@ -1,1 +1,1 @@
-"""Estimators: FedTSNE, FedUMAP and FedSpectralClustering, the scikit-learn face."""
+"""The scikit-learn face, and the settings that it shares with the command line."""

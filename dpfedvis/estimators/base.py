@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from accounting import Budget, Ledger, UnprotectedReleaseError, checks
+from accounting import Budget, Ledger, UnprotectedReleaseError
 from accounting.errors import InvalidParameter
 from accounting.statement import Statement, state
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.estimators.settings import CLUSTERS, FEDDL, LANDMARKS, OF_ESTIMATOR, PRIVATE_MAP, EstimatorSettings, draws
 from dpfedvis.federation import Client, ClientPlan, Outbox, Streams, Upload, Witness
 from dpfedvis.federation.checkpoint import claim, digest
 from dpfedvis.federation.feddl import Callback, FedDL, FedDLResult
-from dpfedvis.mechanisms import Mechanism, mechanism
+from dpfedvis.federation.preparation import refuse_unprotected
+from dpfedvis.mechanisms import mechanism
 from dpfedvis.mechanisms.rows import Rows
 from dpfedvis.numerics.kernels import Array
-
-# Called with the name of a stage, how many parts of it are done, and how many there are.
-Progress = Callable[[str, int, int], None]
-ReleaseMode = Literal["exact", "noisy", "none"]
+from dpfedvis.numerics.layouts import Progress
 
 _WAYS_OUT = (
     "Ways out: release='noisy', which adds calibrated noise to every row; mechanism='input', which perturbs the "
@@ -33,9 +33,6 @@ _WAYS_OUT = (
     "own records. Or ask for the paper's narrower claim by name: Budget(..., scope='landmarks'), with ε end to end "
     "stated as ∞"
 )
-
-
-DEFAULT_LANDMARKS = 500
 
 
 class ReleaseUnavailable(DpfedvisError):
@@ -54,15 +51,14 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         What may be said about privacy, as Markdown (``str(statement_)``) and JSON.
     """
 
-    n_landmarks: int | None
-    mechanism: Mechanism | str | None
-    budget: Budget | None
-    release: ReleaseMode | None
-    rounds: int
-    release_share: float
-    tau_x: float | None
     random_state: int
-    feddl: Mapping[str, Any] | None
+    # Parameters of the constructor that the settings call by another name, that belong to a table, or that are none.
+    _names: ClassVar[Mapping[str, str | tuple[str, str] | None]] = {
+        "n_landmarks": "landmarks",
+        "random_state": "seed",
+        "n_jobs": "jobs",
+    }
+    _map: ClassVar[str]
     _watched: Mapping[str, Any] = MappingProxyType({})
     _checkpoint: Path | None = None
     _progress: Progress | None = None
@@ -103,11 +99,80 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         }
         return self
 
+    def settings(self) -> EstimatorSettings:
+        """Return what this estimator was told, checked, with open choices still open."""
+        values: dict[str, Any] = {"map": getattr(self, "_map", None)}
+        tables: dict[str, dict[str, Any]] = {}
+        for name, value in self.get_params(deep=False).items():
+            target = self._names.get(name, name)
+            if target is None:
+                continue
+            if name == "budget":
+                values |= _spread(value)
+            elif name == "layout":
+                values["map"] = value if isinstance(value, str) else value.name
+                tables[values["map"]] = {} if isinstance(value, str) else dict(vars(value))
+            elif isinstance(target, tuple):
+                # A mapping of further settings that was not given is an empty one.
+                tables.setdefault(target[0], {})[target[1]] = {} if value is None and target[1] == "further" else value
+            elif target in (FEDDL, PRIVATE_MAP):
+                tables[target] = self._table(target, value)
+            else:
+                values[target] = value
+        try:
+            return EstimatorSettings(**values, **tables)
+        except InvalidParameter as error:
+            raise InvalidParameter(self._parameter(error.name), error.value, error.expected) from None
+
+    def _table(self, name: str, value: Any) -> dict[str, Any]:
+        if not isinstance(value, Mapping | None):
+            raise InvalidParameter(name, value, "a mapping of settings")
+        given = dict(value or {})
+        # Sensitivities and the statement rest on the estimator's own parameters: they must be the ones that hold.
+        if clash := sorted(given.keys() & set(OF_ESTIMATOR)):
+            raise InvalidParameter(name, clash, "without what the estimator has parameters of its own for")
+        return given
+
+    def _parameter(self, setting: str) -> str:
+        """Return the name of a constructor's parameter, as scikit-learn's users know it."""
+        for name, target in self._names.items():
+            if setting == (target[1] if isinstance(target, tuple) else target):
+                return name
+        return setting
+
+    def _resolve(self, fed: FederatedData) -> None:
+        """Make all open choices, and check the data, before anything is released."""
+        if not isinstance(fed, FederatedData):
+            raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
+        self.settings_ = self.settings().resolved(fed)
+        self._mechanism = self.settings_.made_mechanism()
+
+    @classmethod
+    def of(cls, settings: EstimatorSettings) -> Self:
+        """Return the estimator with these settings."""
+        values: dict[str, Any] = {}
+        for name in inspect.signature(cls).parameters:
+            target = cls._names.get(name, name)
+            if name == "budget":
+                values[name] = settings.budget
+            elif name == "layout":
+                values[name] = settings.layout
+            elif isinstance(target, tuple):
+                made = settings.spectral if target[0] == CLUSTERS else settings.layout
+                values[name] = getattr(made, target[1])
+            elif target in (FEDDL, PRIVATE_MAP):
+                values[name] = dict(settings.tables.get(target, {})) or None
+            elif target == "mechanism":
+                values[name] = settings.made_mechanism()
+            else:
+                values[name] = getattr(settings, target or name)
+        return cls(**values)
+
     def _claim(self, fed: FederatedData) -> None:
         """Make the checkpoint that of these settings, or refuse one of others before anything in it is used."""
         if self._checkpoint is not None:
-            settings = {name: value for name, value in self.get_params(deep=False).items() if name != "n_jobs"}
-            claim(self._checkpoint, digest(type(self).__name__, settings, fed.n_clients, fed.n_features))
+            kept = {name: value for name, value in self.settings_.given.items() if not draws(EstimatorSettings, name)}
+            claim(self._checkpoint, digest(type(self).__name__, kept, fed.n_clients, fed.n_features))
 
     def _tick(self, stage: str, done: int, total: int) -> None:
         """Tell that so many parts of a stage are done; 0 when it begins."""
@@ -116,24 +181,19 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     def _learn(self, fed: FederatedData, rows: Rows) -> FedDLResult:
         """Run FedDL with room in the budget for the rows, if they are to be noisy."""
-        self._check_data(fed)
-        chosen = self._chosen
-        self._check_release(chosen)
-        reserve = {rows.what: (checks.probability("release_share", self.release_share), "release")}
-        settings: dict[str, Any] = {
-            "landmarks": DEFAULT_LANDMARKS if self.n_landmarks is None else self.n_landmarks,
-            "mechanism": chosen,
-            "budget": self.budget,
-            "rounds": self.rounds,
-            "tau_x": self.tau_x,
-            "seed": self.random_state,
-            "reserve": reserve if self._mode == "noisy" else {},
-        }
-        further = dict(self.feddl or {})
-        # Sensitivities and the statement rest on the estimator's own parameters: they must be the ones that hold.
-        if clash := sorted(settings.keys() & further.keys()):
-            raise InvalidParameter("feddl", clash, "without what the estimator has parameters of its own for")
-        learner = FedDL(**settings, **further)
+        self._check_release()
+        settings = self.settings_
+        learner = FedDL(
+            landmarks=settings.landmarks or LANDMARKS,
+            mechanism=self._mechanism,
+            budget=settings.budget,
+            rounds=settings.rounds,
+            tau_x=settings.tau_x,
+            seed=settings.seed,
+            noise=settings.noise,
+            reserve={rows.what: (settings.release_share, "release")} if settings.release == "noisy" else {},
+            **settings.feddl,
+        )
         self._claim(fed)
         result = learner.run(fed, **self._watched)
         self._keep(fed, result)
@@ -145,25 +205,14 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         self._slices = fed.index.slices
         self._remarks = ()
 
-    @property
-    def _mode(self) -> ReleaseMode:
-        """How rows are released."""
-        return "exact" if self.release is None else self.release
-
-    @property
-    def _chosen(self) -> Mechanism:
-        """How landmarks are learned."""
-        return mechanism("gradient" if self.mechanism is None else self.mechanism)
-
-    def _check_data(self, fed: FederatedData) -> None:
-        if not isinstance(fed, FederatedData):
-            raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
-
-    def _check_release(self, chosen: Mechanism) -> None:
-        release, budget = checks.one_of("release", self._mode, ("exact", "noisy", "none")), self.budget
+    def _check_release(self) -> None:
+        """Refuse a release of rows that the budget does not allow."""
+        release, budget, tau_x = self.settings_.release, self.settings_.budget, self.settings_.tau_x
         if release == "none":
             raise ReleaseUnavailable("release='none' is for maps, in which clients can place their own records")
-        if release == "exact" and budget is not None and budget.scope == "end-to-end" and chosen.protection != "home":
+        whole = budget is not None and budget.scope == "end-to-end"
+        refuse_unprotected(self._mechanism, budget)
+        if release == "exact" and budget is not None and whole and self._mechanism.protection != "home":
             raise UnprotectedReleaseError(
                 what="release='exact'",
                 why="exact rows determine the records",
@@ -172,13 +221,15 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
                 client="every client",
                 hint=_WAYS_OUT,
             )
-        if release == "noisy" and (budget is None or budget.scope != "end-to-end"):
+        if release != "noisy":
+            return
+        if budget is None or not whole:
             raise InvalidParameter("budget", budget, "given, with scope 'end-to-end', for release='noisy'")
-        if release == "noisy" and budget is not None and budget.adjacency != "replace-one":
+        if budget.adjacency != "replace-one":
             raise InvalidParameter("adjacency", budget.adjacency, "replace-one for one row a record")
-        if release == "noisy" and budget is not None and budget.unit != "record":
+        if budget.unit != "record":
             raise InvalidParameter("unit of the budget", budget.unit, "record for one row a record")
-        if release == "noisy" and self.tau_x is None:
+        if tau_x is None:
             raise InvalidParameter(
                 "tau_x", None, "given, as a public bound on the norm of records, for release='noisy'"
             )
@@ -203,20 +254,24 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         return [self.feddl_.door.release([upload], upload.values.shape)[0] for upload in uploads]
 
     def _row_upload(self, rows: Rows, client: Client) -> Upload:
-        result, event = self.feddl_, None
-        if self._mode == "noisy" and result.plan is not None and self.tau_x is not None:
-            delta = rows.sensitivity(self.tau_x, len(self.landmarks_), result.public.adjacency)
+        event, tau_x = None, self.settings_.tau_x
+        if (delta := self._row_sensitivity(rows)) is not None and (plan := self.feddl_.plan) is not None:
             # Neighbours differ in one row, so that rounding counts for its values only.
-            event = result.plan.event(rows.what, client.plan.name, sensitivity=delta, size=rows.width(self.landmarks_))
-        return client.rows(rows, self.landmarks_, event, self.tau_x)
+            event = plan.event(rows.what, client.plan.name, sensitivity=delta, size=rows.width(self.landmarks_))
+        # Exact rows are those of the records as they are.
+        return client.rows(rows, self.landmarks_, event, None if event is None else tau_x)
+
+    def _row_sensitivity(self, rows: Rows) -> float | None:
+        """How far one record moves its row; None if rows carry no noise."""
+        tau_x = self.settings_.tau_x
+        if self.settings_.release != "noisy" or tau_x is None:
+            return None
+        return rows.sensitivity(tau_x, len(self.landmarks_), self.feddl_.public.adjacency)
 
     def _row_noise(self, rows: Rows) -> float:
         """Standard deviation of the noise that the rows will carry."""
-        plan = self.feddl_.plan
-        if self._mode != "noisy" or plan is None or self.tau_x is None:
-            return 0.0
-        delta = rows.sensitivity(self.tau_x, len(self.landmarks_), self.feddl_.public.adjacency)
-        return plan.multipliers[rows.what].sigma * delta
+        delta, plan = self._row_sensitivity(rows), self.feddl_.plan
+        return 0.0 if delta is None or plan is None else plan.multipliers[rows.what].sigma * delta
 
     def _newcomer(self, X: Array, name: str) -> Client:
         """Return a client that joins after the landmarks are learned: it releases rows and nothing else."""
@@ -224,9 +279,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         if name in result.ledger.clients:
             raise InvalidParameter("name", name, "new: a client of this name has released before")
         plan = ClientPlan(len(result.ledger.clients), name, float(len(X)), 0.0, 1, None)
-        if self._chosen.protection == "home":
+        if self._mechanism.protection == "home":
             raise ReleaseUnavailable("a client cannot join after input perturbation: its records were not perturbed")
-        streams = Streams(self.random_state)
+        streams = Streams(self.settings_.seed)
         noise = result.plan.noise if result.plan is not None else "seeded"
         return Client(X, plan, mechanism("none"), result.public, streams, noise)
 
@@ -240,8 +295,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         result = self.feddl_
         return {
             "estimator": type(self).__name__,
-            "mechanism": self._chosen.name,
-            "release": self._mode,
+            "mechanism": self._mechanism.name,
+            "release": self.settings_.release,
             "clients": len(self._clients),
             "landmarks": len(self.landmarks_),
             "rounds": len(result.trace),
@@ -267,3 +322,11 @@ def as_new_records(X: Any, features: int) -> Array:
     if not np.isfinite(records).all():
         raise InvalidParameter("the new records", "nan or inf", "finite")
     return records
+
+
+def _spread(budget: Any) -> dict[str, Any]:
+    if budget is None:
+        return {}
+    if not isinstance(budget, Budget):
+        raise InvalidParameter("budget", budget, "a Budget, such as Budget(2, 1e-5)")
+    return budget.to_dict()

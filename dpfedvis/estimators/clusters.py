@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, identity
 
-from accounting import Budget, checks
+from accounting import Budget
 from accounting.errors import InvalidParameter
+from accounting.events import Trust
 from dpfedvis.data import FederatedData
-from dpfedvis.errors import DpfedvisError
-from dpfedvis.estimators.base import FederatedEstimator, ReleaseMode
+from dpfedvis.estimators.base import FederatedEstimator
+from dpfedvis.estimators.settings import CLUSTERS, DEFAULTS, ReleaseMode
+from dpfedvis.federation.feddl import NoiseName
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.rows import GramRows, KernelRows, Rows
 from dpfedvis.numerics.distances import GramDistances, KernelFactor, kernel_factor
 from dpfedvis.numerics.kernels import Array, Kernel, kernel_matrix
 from dpfedvis.numerics.neighbors import Method, Neighbors, TooManyNeighbors, nearest
-
-Affinity = Literal["neighbors", "kernel"]
+from dpfedvis.numerics.spectral import Affinity, SpectralSettings, k_means, neighbor_embedding, spectral_embedding
 
 
 class FedSpectralClustering(FederatedEstimator):
@@ -36,14 +35,16 @@ class FedSpectralClustering(FederatedEstimator):
         which learned landmarks are not; neighbours need their span only.
     n_neighbors : int
         Neighbours of a record, itself counted, as in scikit-learn.
-    gamma : float, optional
+    affinity_gamma : float, optional
         Width of the kernel affinity; by default that of the landmarks' learning.
     n_init : int
         Starts of k-means.
+    release : {"exact", "noisy"}, optional
+        By default ``"noisy"`` under an end-to-end budget, else ``"exact"``.
     rank, ridge
         k and λ of W_k⁺ and W + λI, for the kernel affinity.
-    n_landmarks, mechanism, budget, release, rounds, random_state, release_share, tau_x, neighbors, feddl
-        As in `dpfedvis.estimators.tsne_umap.FedTSNE`.
+    n_landmarks, mechanism, budget, rounds, random_state, trust, noise, release_share, tau_x, search, feddl
+        As in `dpfedvis.FedTSNE`.
 
     Attributes
     ----------
@@ -55,27 +56,41 @@ class FedSpectralClustering(FederatedEstimator):
         The graph, for ``affinity="neighbors"``.
     factor_ : KernelFactor
         For ``affinity="kernel"``, F with K̂ = F Fᵀ; its `certificate` bounds the error of K̂, for exact rows.
+    settings_ : EstimatorSettings
+        With all choices made.
     landmarks_, ledger_, statement_, feddl_
     """
 
+    _map: ClassVar[str] = CLUSTERS
+    _names: ClassVar[Mapping[str, str | tuple[str, str] | None]] = {
+        **FederatedEstimator._names,
+        "n_clusters": (CLUSTERS, "clusters"),
+        "affinity": (CLUSTERS, "affinity"),
+        "affinity_gamma": (CLUSTERS, "affinity_gamma"),
+        "n_neighbors": (CLUSTERS, "neighbours"),
+        "n_init": (CLUSTERS, "starts"),
+    }
+
     def __init__(
         self,
-        n_clusters: int = 8,
-        n_landmarks: int = 500,
-        mechanism: Mechanism | str = "gradient",
+        n_clusters: int = SpectralSettings.clusters,
+        n_landmarks: int | None = DEFAULTS.landmarks,
+        mechanism: Mechanism | str | None = DEFAULTS.mechanism,
         budget: Budget | None = None,
-        release: ReleaseMode = "exact",
-        rounds: int = 50,
-        random_state: int = 0,
-        affinity: Affinity = "neighbors",
-        n_neighbors: int = 10,
-        gamma: float | None = None,
-        n_init: int = 10,
-        release_share: float = 0.5,
-        tau_x: float | None = None,
-        rank: int | None = None,
-        ridge: float = 0.0,
-        neighbors: Method = "auto",
+        release: ReleaseMode | None = DEFAULTS.release,
+        rounds: int = DEFAULTS.rounds,
+        random_state: int = DEFAULTS.seed,
+        affinity: Affinity = SpectralSettings.affinity,
+        n_neighbors: int = SpectralSettings.neighbours,
+        affinity_gamma: float | None = SpectralSettings.affinity_gamma,
+        n_init: int = SpectralSettings.starts,
+        trust: Trust = DEFAULTS.trust,
+        noise: NoiseName = DEFAULTS.noise,
+        release_share: float = DEFAULTS.release_share,
+        tau_x: float | None = DEFAULTS.tau_x,
+        rank: int | None = DEFAULTS.rank,
+        ridge: float = DEFAULTS.ridge,
+        search: Method = DEFAULTS.search,
         feddl: Mapping[str, Any] | None = None,
     ) -> None:
         self.n_clusters = n_clusters
@@ -87,48 +102,51 @@ class FedSpectralClustering(FederatedEstimator):
         self.random_state = random_state
         self.affinity = affinity
         self.n_neighbors = n_neighbors
-        self.gamma = gamma
+        self.affinity_gamma = affinity_gamma
         self.n_init = n_init
+        self.trust = trust
+        self.noise = noise
         self.release_share = release_share
         self.tau_x = tau_x
         self.rank = rank
         self.ridge = ridge
-        self.neighbors = neighbors
+        self.search = search
         self.feddl = feddl
 
     def fit(self, fed: FederatedData, y: None = None) -> Self:
         """Learn landmarks, release rows, and cluster."""
-        self._check_data(fed)
-        clusters = checks.count("n_clusters", self.n_clusters)
-        if clusters > fed.n_records:
-            raise InvalidParameter("n_clusters", clusters, f"at most the number of records, {fed.n_records}")
-        by_neighbors = checks.one_of("affinity", self.affinity, ("neighbors", "kernel")) == "neighbors"
-        if by_neighbors and checks.at_least("n_neighbors", self.n_neighbors, 2) > fed.n_records:
-            raise TooManyNeighbors(f"n_neighbors is {self.n_neighbors}, of {fed.n_records} records in all")
+        self._resolve(fed)
+        spectral, settings = self.settings_.spectral, self.settings_
+        if spectral.clusters > fed.n_records:
+            raise InvalidParameter("n_clusters", spectral.clusters, f"at most the number of records, {fed.n_records}")
+        by_neighbors = spectral.affinity == "neighbors"
+        if by_neighbors and spectral.neighbours > fed.n_records:
+            raise TooManyNeighbors(f"n_neighbors is {spectral.neighbours}, of {fed.n_records} records in all")
         # Coordinates carry far less noise than kernel rows at the same ε, and the kernel follows from them.
-        self._learn(fed, GramRows() if by_neighbors or self._mode == "noisy" else KernelRows(Kernel.gaussian(1.0)))
-        self.spectral_ = self._embed_neighbors(clusters) if by_neighbors else self._embed_kernel(clusters)
-        self.labels_ = _k_means(self.spectral_, clusters, self.n_init, self.random_state)
+        gram = by_neighbors or settings.release == "noisy"
+        self._learn(fed, GramRows() if gram else KernelRows(Kernel.gaussian(1.0)))
+        self.spectral_ = self._embed_neighbors(spectral) if by_neighbors else self._embed_kernel(spectral)
+        self.labels_ = k_means(self.spectral_, spectral.clusters, spectral.starts, settings.seed)
         return self
 
-    def _embed_neighbors(self, clusters: int) -> Array:
+    def _embed_neighbors(self, spectral: SpectralSettings) -> Array:
         coordinates = self._rows_of_all(GramRows(self._row_noise(GramRows())))
         estimate = GramDistances(coordinates.astype(np.float32))
-        self.neighbors_: Neighbors = nearest(
-            estimate, self.n_neighbors - 1, method=self.neighbors, seed=self.random_state
-        )
-        return neighbor_embedding(self.neighbors_, clusters, self.random_state)
+        search, seed = self.settings_.search, self.settings_.seed
+        self.neighbors_: Neighbors = nearest(estimate, spectral.neighbours - 1, method=search, seed=seed)
+        return neighbor_embedding(self.neighbors_, spectral.clusters, seed)
 
-    def _embed_kernel(self, clusters: int) -> Array:
-        kernel = self.feddl_.public.kernel if self.gamma is None else Kernel.gaussian(self.gamma)
+    def _embed_kernel(self, spectral: SpectralSettings) -> Array:
+        gamma = spectral.affinity_gamma
+        kernel = self.feddl_.public.kernel if gamma is None else Kernel.gaussian(gamma)
         Y = self.landmarks_.astype(np.float64)
-        if self._mode == "noisy":
+        if self.settings_.release == "noisy":
             rows = GramRows(self._row_noise(GramRows()))
             C, W = (kernel_matrix(each, rows.of(Y, Y), kernel) for each in (self._rows_of_all(rows), rows.of(Y, Y)))
         else:
             C, W = self._rows_of_all(KernelRows(kernel)), kernel_matrix(Y, Y, kernel)
-        self.factor_: KernelFactor = kernel_factor(C, W, rank=self.rank, ridge=self.ridge)
-        return spectral_embedding(self.factor_.left, clusters)
+        self.factor_: KernelFactor = kernel_factor(C, W, rank=self.settings_.rank, ridge=self.settings_.ridge)
+        return spectral_embedding(self.factor_.left, spectral.clusters)
 
     def _rows_of_all(self, rows: Rows) -> Array:
         return np.concatenate(self._release(rows, self.feddl_.clients, self._outbox))
@@ -141,70 +159,3 @@ class FedSpectralClustering(FederatedEstimator):
     def views(self) -> dict[str, NDArray[np.int64]]:
         """Return each client's labels, by name."""
         return self._by_client(self.labels_)
-
-
-def spectral_embedding(F: Array, components: int) -> Array:
-    """Leading eigenvectors of the normalised affinity D^{−½} F Fᵀ D^{−½}, scaled by D^{−½}; shape (n, components).
-
-    With A = D^{−½} F, the eigenvectors of the n × n matrix A Aᵀ are A v/√λ for those (λ, v) of the r × r matrix Aᵀ A,
-    so that nothing larger than n × r is formed. Degrees D = diag(F Fᵀ 1) come from F (Fᵀ 1). scikit-learn leaves a
-    record's affinity to itself out of the Laplacian; here it is in, which shifts each degree d by at most 1.
-
-    Parameters
-    ----------
-    F : array of shape (n, r)
-    components : int
-    """
-    degrees = F @ F.sum(axis=0)
-    # K̂ may have negative entries, and a record whose affinities cancel must not blow up. Where K̂ ≥ 0, the affinity to
-    # itself is part of a record's degree, so that this changes nothing there; it makes every row of A at most 1 long.
-    degrees = np.maximum(degrees, np.einsum("ij,ij->i", F, F))
-    degrees = np.maximum(degrees, 1e-6 * max(float(degrees.max()), np.finfo(np.float64).tiny))
-    A = F / np.sqrt(degrees)[:, None]
-    values, vectors = np.linalg.eigh(A.T @ A)
-    order = np.argsort(-values)[:components]
-    kept = order[values[order] > max(values[order[0]] * 1e-12, 0)]
-    if not len(kept):
-        raise DpfedvisError("every record is far from every landmark, with kernel values of 0: take a smaller gamma")
-    embedding = (A @ vectors[:, kept]) / np.sqrt(values[kept]) / np.sqrt(degrees)[:, None]
-    # The sign of an eigenvector means nothing; fix it, so that equal runs give equal arrays.
-    signs = np.sign(embedding[np.abs(embedding).argmax(axis=0), np.arange(len(kept))])
-    fixed: Array = embedding * signs
-    return fixed
-
-
-def neighbor_embedding(neighbors: Neighbors, components: int, seed: int) -> Array:
-    """Spectral embedding of the graph ½(A + Aᵀ), A with a 1 for each neighbour and the record itself.
-
-    It is the graph of scikit-learn's ``SpectralClustering(affinity="nearest_neighbors")``, and its embedding.
-
-    Parameters
-    ----------
-    neighbors : Neighbors
-        Of n records.
-    components : int
-    seed : int
-        For the first vector of the Lanczos iteration.
-
-    Returns
-    -------
-    array of shape (n, components)
-    """
-    from sklearn.manifold import spectral_embedding as embed_graph
-
-    n, k = neighbors.indices.shape
-    pointers = np.arange(0, n * k + 1, k)
-    others = csr_matrix((np.ones(n * k), neighbors.indices.ravel(), pointers), shape=(n, n))
-    graph = 0.5 * (others + others.T) + identity(n, format="csr")
-    with warnings.catch_warnings():
-        # Parts that nothing connects are as good as clusters can be.
-        warnings.filterwarnings("ignore", message="Graph is not fully connected")
-        embedded: Array = embed_graph(graph, n_components=components, drop_first=False, random_state=seed)
-    return embedded
-
-
-def _k_means(points: Array, clusters: int, starts: int, seed: int) -> NDArray[np.int64]:
-    from sklearn.cluster import KMeans
-
-    labels = KMeans(clusters, n_init=starts, random_state=seed).fit_predict(points)
-    return np.asarray(labels, dtype=np.int64)

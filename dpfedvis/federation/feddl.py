@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -34,7 +34,9 @@ from dpfedvis.numerics.optimisers import optimiser
 from dpfedvis.numerics.projections import Projection
 
 Callback = Callable[[Round, Array], bool | None]
-Bandwidth = float | Sequence[float] | Kernel | Literal["public", "histogram", "moments", "median"]
+GammaSource = Literal["public", "histogram", "moments", "median"]
+Gamma = float | Sequence[float] | Kernel | GammaSource
+NoiseName = Literal["seeded", "system", "discrete"]
 
 
 @dataclass(frozen=True)
@@ -82,46 +84,50 @@ class FedDL:
         What is uploaded and how it is protected; see `dpfedvis.mechanisms`.
     budget : Budget, optional
         Needed by every mechanism that protects.
-    rounds, local_steps : int
-        S and Q. Only `variable` and `local-steps` take local steps.
-    bandwidth : float, sequence of float, Kernel, "public", "histogram", "moments" or "median", optional
-        γ, several for the mean kernel, or where to take it from: public feature bounds; protected releases of a
-        histogram of scales or of moments; or the median heuristic, an unprotected release. By default public where
-        there are bounds; otherwise the histogram, or the median in a run that protects nothing.
+    rounds : int
+        S.
+    local_steps : int
+        Local steps Q of variable and local-steps.
+    gamma : float, sequence of float, Kernel, "public", "histogram", "moments" or "median", optional
+        Kernel width γ, several for the mean kernel, or its source: public, histogram, moments or median. Public feature
+        bounds; protected releases of a histogram of scales or of moments; or the median heuristic, an unprotected
+        release. By default public where there are bounds; otherwise the histogram, or the median in a run that
+        protects nothing.
     optimiser : {"plain", "momentum", "adam"}
-        Of the server; `mean-embedding` has its own.
+        Optimiser of the server: plain, momentum or adam; mean-embedding has its own.
     step_size : float, optional
-        Of the server and of local steps: by default 1/L, which the kernel and n_y determine. Adam's is its own, by
-        default 0.1, and leaves local steps at 1/L.
+        Step size η of the server and of local steps (1/L, from kernel and n_y; adam: 0.1). Adam's is its own and leaves
+        local steps at 1/L.
     weights : {"records", "equal"}
-        ω_p = n_p/n or 1/P; the latter in any case where the unit of the budget is a whole client, whose n_p is private.
+        Weights ω_p of clients: records (n_p/n) or equal (1/P). Equal in any case where the unit of the budget is a
+        whole client, whose n_p is private.
     sampling_rate : float, optional
-        Poisson sampling of records in each round; needs add-remove adjacency.
+        Poisson sampling rate q of records in each round; needs add-remove.
     public_records : int, optional
-        Public stand-in for every n_p, needed under add-remove, where n_p is private.
+        Public stand-in for every n_p; needed under add-remove, where n_p is private.
     bounds : (float, float), optional
-        Public range of every feature; by default that of the data. Y starts in it, and stays in it if `projection` is
-        not given.
+        Public range of every feature (that of the data). Y starts in it, and stays in it if `projection` is not given.
     tau_x : float, optional
         Public bound on the norm of records, for moments; without one they are clipped to the histogram's.
     projection : Projection, optional
         Public set that Y is kept in.
     start : "uniform", "normal", "mean" or array of shape (n_y, m), optional
-        Public random points of the box, or around 0; random points around the mean of the records, which is a
-        release; or a public sample. By default uniform where there are bounds, else around the mean.
+        Start of the landmarks: uniform, normal or mean (uniform with bounds, else mean). Public random points of the
+        box, or around 0; random points around the mean of the records, which is a release; or a public sample.
     share : float
-        Share of μ² for each of the releases of scale, if they are made.
+        Share of the budget for each release of scale, if it is made.
     reserve : mapping of str to (float, str)
         Further single releases that share the budget and that the caller makes afterwards: name → (share of μ², stage).
-    estimator : {"unbiased", "biased"}
+    mmd : {"unbiased", "biased"}
+        Estimator of the MMD that is minimised: unbiased or biased.
     noise : {"seeded", "system", "discrete"}
         Seeded noise makes a run a simulation: two runs of one seed share their noise.
     policy : {"fail", "continue"}
-        What to do when a client fails.
+        When a client fails: fail, or continue without it.
     seed : int
     workers : ClientWorkers
     exact_trace : bool
-        Compute the exact objective after each round, past the door; for simulations, so with seeded noise only.
+        Compute the exact objective after each round; for simulations, so with seeded noise only.
     """
 
     landmarks: int = 100
@@ -129,7 +135,7 @@ class FedDL:
     budget: Budget | None = None
     rounds: int = 50
     local_steps: int = 1
-    bandwidth: Bandwidth | None = None
+    gamma: Gamma | None = None
     optimiser: str = "plain"
     step_size: float | None = None
     weights: Literal["records", "equal"] = "records"
@@ -141,8 +147,8 @@ class FedDL:
     start: Literal["uniform", "normal", "mean"] | Array | None = None
     share: float = 0.1
     reserve: Mapping[str, tuple[float, Stage]] = field(default_factory=dict)
-    estimator: Estimator = "unbiased"
-    noise: Literal["seeded", "system", "discrete"] = "seeded"
+    mmd: Estimator = "unbiased"
+    noise: NoiseName = "seeded"
     policy: Policy = "fail"
     seed: int = 0
     workers: ClientWorkers = field(default_factory=ClientWorkers)
@@ -153,12 +159,15 @@ class FedDL:
         checks.at_least("seed", self.seed, 0)
         checks.count("rounds", self.rounds)
         checks.count("local_steps", self.local_steps)
-        checks.probability("share", self.share)
+        checks.share("share", self.share)
         checks.one_of("weights", self.weights, ("records", "equal"))
-        checks.one_of("estimator", self.estimator, ("unbiased", "biased"))
+        checks.one_of("mmd", self.mmd, ("unbiased", "biased"))
         checks.one_of("noise", self.noise, NOISE_SOURCES)
         checks.one_of("policy", self.policy, ("fail", "continue"))
         optimiser(self.optimiser, 1.0 if self.step_size is None else self.step_size)
+        if self.step_size is not None:
+            checks.between("step_size", self.step_size, 1e-12, 1e12)
+        _check_gamma(self.gamma)
         if self.sampling_rate is not None:
             checks.rate("sampling_rate", self.sampling_rate)
         if self.public_records is not None:
@@ -167,6 +176,8 @@ class FedDL:
             check_bounds(self.bounds)
         except InvalidData:
             raise InvalidParameter("bounds", self.bounds, "(low, high), both finite, low below high") from None
+        if self.bounds is not None and max(map(abs, self.bounds)) > 1e12:
+            raise InvalidParameter("bounds", self.bounds, "within ±1e12")
         if self.tau_x is not None:
             checks.positive("tau_x", self.tau_x)
         if isinstance(self.start, str):
@@ -175,7 +186,7 @@ class FedDL:
             raise InvalidParameter("start", type(self.start).__name__, "uniform, normal, mean or an array")
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise InvalidParameter("budget", self.budget, "a Budget, such as Budget(2, 1e-5)")
-        if self.landmarks == 1 and self.estimator == "unbiased":
+        if self.landmarks == 1 and self.mmd == "unbiased":
             raise InvalidParameter("landmarks", 1, "at least 2 for the unbiased estimator")
         if self.exact_trace and self.noise != "seeded":
             raise InvalidParameter("exact_trace", True, "False unless noise is seeded: it looks past the door")
@@ -221,7 +232,7 @@ class FedDL:
         door = Door(ledger, witness, once=folder is not None)
         preparation = Preparation(self, chosen, fed, door, folder)
         public, Y = preparation.public, preparation.start
-        exact = ExactObjective(fed, preparation.weights, public.kernel, self.estimator) if self.exact_trace else None
+        exact = ExactObjective(fed, preparation.weights, public.kernel, self.mmd) if self.exact_trace else None
         federation = preparation.federation()
         steps = optimiser(self.optimiser, preparation.server_step)
         trace: list[Round] = []
@@ -267,3 +278,14 @@ def _check_accounted(ledger: Ledger, chosen: Mechanism, rounds: int) -> None:
     """Refuse a ledger that does not know of rounds which a snapshot says were done."""
     if missing := set(range(1, rounds + 1)) - {event.round for event in ledger.events(what=chosen.what)}:
         raise SnapshotMismatch(f"the ledger has no {chosen.what} of round {min(missing)}, which was released")
+
+
+def _check_gamma(gamma: Gamma | None) -> None:
+    if isinstance(gamma, str):
+        checks.one_of("gamma", gamma, get_args(GammaSource))
+    elif gamma is not None:
+        values = np.ravel(gamma.gammas if isinstance(gamma, Kernel) else gamma).tolist()
+        if not values:
+            raise InvalidParameter("gamma", gamma, "at least one number")
+        for each in values:
+            checks.between("gamma", each, 1e-30, 1e30)

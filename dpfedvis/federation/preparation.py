@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accounting.budget import Adjacency
+from accounting.budget import Adjacency, Budget
 from accounting.errors import InvalidParameter, UnprotectedReleaseError
 from accounting.events import Stage
 from dpfedvis.data import FederatedData
@@ -35,7 +35,7 @@ from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.numerics.projections import Box, Everywhere, Projection
 
 if TYPE_CHECKING:
-    from dpfedvis.federation.feddl import Bandwidth, FedDL
+    from dpfedvis.federation.feddl import FedDL, Gamma
 
 
 class Preparation:
@@ -62,9 +62,9 @@ class Preparation:
         self._bounds = config.bounds or fed.bounds
         # Without public bounds the scale is learned, with protection where there is any to be had.
         self._protects = mechanism.protection != "none"
-        learned: Bandwidth = "histogram" if self._protects else "median"
+        learned: Gamma = "histogram" if self._protects else "median"
         default = learned if self._bounds is None else "public"
-        self._bandwidth: Bandwidth = default if config.bandwidth is None else config.bandwidth
+        self._gamma: Gamma = default if config.gamma is None else config.gamma
         self._start = config.start
         if config.start is None:
             self._start = "mean" if self._bounds is None else "uniform"
@@ -88,15 +88,7 @@ class Preparation:
         start = self._start
         if isinstance(start, np.ndarray) and not (start.shape == shape and np.isfinite(start).all()):
             raise InvalidParameter("shape of start", start.shape, f"{shape}, all finite")
-        if not self._protects and budget is not None and budget.covers(self._mechanism.stage):
-            raise UnprotectedReleaseError(
-                what=self._mechanism.what,
-                why=self._mechanism.why,
-                spent=0.0,
-                budget=budget,
-                client="every client",
-                hint=f"Mechanism {self._mechanism.name!r} protects nothing: leave the budget out, or choose another",
-            )
+        refuse_unprotected(self._mechanism, budget)
         if isinstance(start, str) and start == "uniform" and self._bounds is None:
             raise InvalidParameter("start", start, "normal, mean or an array without public bounds")
         if self._config.local_steps > 1 and not self._mechanism.local_steps:
@@ -195,12 +187,12 @@ class Preparation:
     @property
     def _moments_used(self) -> bool:
         start = isinstance(self._start, str) and self._start == "mean" and self._protects
-        return start or (isinstance(self._bandwidth, str) and self._bandwidth == "moments")
+        return start or (isinstance(self._gamma, str) and self._gamma == "moments")
 
     @property
     def _histogram_used(self) -> bool:
         """For the bandwidth, or for the norm that moments are clipped to."""
-        bandwidth = isinstance(self._bandwidth, str) and self._bandwidth == "histogram"
+        bandwidth = isinstance(self._gamma, str) and self._gamma == "histogram"
         return bandwidth or (self._moments_used and self._config.tau_x is None)
 
     @property
@@ -214,14 +206,14 @@ class Preparation:
             rounds=config.rounds,
             local_steps=config.local_steps,
             step_size=1.0,
-            estimator=config.estimator,
+            estimator=config.mmd,
             adjacency=self._adjacency,
             sampling_rate=config.sampling_rate,
             public_seed=config.seed,
         )
 
     def _kernel(self) -> Kernel:
-        bandwidth = self._bandwidth
+        bandwidth = self._gamma
         if isinstance(bandwidth, Kernel):
             return bandwidth
         if not isinstance(bandwidth, str):
@@ -239,7 +231,7 @@ class Preparation:
             return kernel_of_distance(moments.mean_squared_distance(self._moments, variance))
         if bandwidth == "median":
             return kernel_of_distance(float(self._once(MedianDistance())[0]))
-        raise InvalidParameter("bandwidth", bandwidth, "a number, several, public, histogram, moments or median")
+        raise InvalidParameter("gamma", bandwidth, "a number, several, public, histogram, moments or median")
 
     @cached_property
     def _moments_release(self) -> Moments:
@@ -265,3 +257,16 @@ class Preparation:
         average, failures = self.releases.once(mechanism, self._facts)
         self.failures += failures
         return average
+
+
+def refuse_unprotected(mechanism: Mechanism, budget: Budget | None) -> None:
+    """Raise if a mechanism protects nothing of what the budget covers."""
+    if mechanism.protection == "none" and budget is not None and budget.covers(mechanism.stage):
+        raise UnprotectedReleaseError(
+            what=mechanism.what,
+            why=mechanism.why,
+            spent=0.0,
+            budget=budget,
+            client="every client",
+            hint=f"Mechanism {mechanism.name!r} protects nothing: leave the budget out, or choose another",
+        )

@@ -96,8 +96,8 @@ class GradientPerturbation(GradientUpload):
         return SpectralBall(self.upsilon - self.tau_x, self.tau_y)
 
     def prepare(self, records: Array) -> Array:
-        """Clip the records to τ_X, if given."""
-        return records if self.tau_x is None else clip_norms(records, self.tau_x)
+        """Clip the records to τ_X, which Thm 6 needs."""
+        return clip_norms(records, self.tau_x) if self.bound == "theorem" and self.tau_x is not None else records
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
         """Δ of the gradient (`accounting.sensitivity.gradient`)."""

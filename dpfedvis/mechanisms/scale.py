@@ -213,7 +213,7 @@ def public_kernel(features: int, bounds: Bounds | None) -> Kernel:
     That distance is m(high − low)²/6.
     """
     if bounds is None:
-        raise InvalidParameter("bounds", None, 'given, as (low, high), for bandwidth="public"')
+        raise InvalidParameter("bounds", None, 'given, as (low, high), for gamma="public"')
     low, high = bounds
     return Kernel.gaussian(6 / (features * (high - low) ** 2))
 

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from accounting import Ledger
 from accounting.spending import Step, privacy_curve, spending
+from dpfedvis.estimators.settings import CLUSTERS
 from dpfedvis.federation.private_map import Density, DensityGrid
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.reporting.certified import Certified, certified
 from dpfedvis.runs.folder import CONFIG
 from dpfedvis.runs.provenance import PROVENANCE
@@ -159,8 +161,8 @@ class RunFacts:
     @property
     def title(self) -> str:
         """What was made of what."""
-        named = {"tsne": "Fed-tSNE map", "umap": "Fed-UMAP map", "clusters": "Clusters"}
-        return f"{named.get(self.config.map, f'{self.config.map} map')} of {Path(self.config.data).name}"
+        made = "Clusters" if self.config.map == CLUSTERS else LAYOUTS[self.config.map].title
+        return f"{made} of {Path(self.config.data).name}"
 
 
 def is_simulation(config: RunConfig, statement: Mapping[str, Any]) -> bool:

@@ -16,9 +16,11 @@ from typing import Any
 
 from accounting.rounding import rounded_up
 from dpfedvis.estimators.maps import FederatedMap
+from dpfedvis.estimators.settings import CLUSTERS
 from dpfedvis.evaluation.metrics import METRICS
 from dpfedvis.federation.private_map import Density
 from dpfedvis.numerics.files import write_text
+from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.reporting import interactive_maps
 from dpfedvis.reporting.density_figures import draw_density, draw_private_view
 from dpfedvis.reporting.drawing import save_png, svg
@@ -83,14 +85,14 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
         figures = {"map": interactive_maps.points(facts.cloud)}
     if facts.simulation is not None:
         figures["places"] = interactive_maps.points(facts.simulation.cloud)
-    made = {"tsne": "a t-SNE map", "umap": "a UMAP map", "clusters": f"{config.clusters} clusters"}
+    made = f"{config.spectral.clusters} clusters" if config.map == CLUSTERS else f"a {LAYOUTS[config.map].title}"
     scores = {} if facts.simulation is None else facts.simulation.scores
     return render_html(
         "report.html",
         run=facts,
         figures=figures,
         drawings=drawn,
-        made=made.get(config.map, f"a map ({config.map})"),
+        made=made,
         unprotected=next((each.label for each in facts.steps if math.isinf(each.end_to_end)), "the first release"),
         steps=[
             [each.label, each.stage, rounded_up(each.in_scope), rounded_up(each.end_to_end)] for each in facts.steps

@@ -24,9 +24,10 @@ from typing import Any
 from accounting import Ledger
 from accounting.statement import Statement
 from dpfedvis.data import Dataset, FederatedData
-from dpfedvis.estimators.base import FederatedEstimator, Progress
+from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.federation.feddl import Callback
 from dpfedvis.numerics.files import write_text
+from dpfedvis.numerics.layouts import Progress
 from dpfedvis.runs.folder import (
     CONFIG,
     FolderTaken,
@@ -185,7 +186,7 @@ def _taken_up(config: RunConfig, unfinished: Unfinished, views: Path | None) -> 
 def _ordered(config: RunConfig, views: Path | None) -> _Order:
     dataset = config.dataset()
     fed = config.federated(dataset)
-    config = config.settled(fed)
+    config = config.resolved(fed)
     facts = provenance(config, dataset, datetime.now(UTC))
     return _Order(config, dataset, fed, config.estimator(), views, facts, resumed=False)
 
@@ -249,7 +250,11 @@ def _fit(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callback], p
         write_results(folder, estimator, order.fed, order.dataset, config)
         statement = estimator.statement_
         write_statement(folder, statement)
-        facts = {"release": config.release, "bounds": config.bounds, "image_shape": order.dataset.image_shape}
+        facts = {
+            "release": config.release,
+            "bounds": config.feddl.get("bounds"),
+            "image_shape": order.dataset.image_shape,
+        }
         recorder.finish(estimator.feddl_, config.made_mechanism(), facts, published_arrays(estimator))
         ledger.fold()
         return statement

@@ -13,15 +13,15 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.estimators.settings import draws
 from dpfedvis.numerics.files import write_text
 from dpfedvis.runs.folder import CONFIG, FolderTaken, make, spent
-from dpfedvis.runs.settings import RunConfig
-from dpfedvis.runs.toml_files import read_toml
+from dpfedvis.runs.settings import RunConfig, read_toml
 from dpfedvis.runs.upload_writer import LEDGER
 
 _VIEWS, _DATA, _LOCK = "views.json", "data.json", "lock"
@@ -135,13 +135,16 @@ def stored_settings(folder: Path) -> dict[str, Any]:
 
 
 def same_settings(folder: Path, given: RunConfig) -> RunConfig:
-    """Return the settings of the run in a folder; those given may leave some open, and must not differ otherwise."""
+    """Return the settings of the run in a folder, with what is given for drawing; nothing else may differ."""
     stored = RunConfig.from_mapping(stored_settings(folder))
-    pairs = [(each.name, getattr(stored, each.name), getattr(given, each.name)) for each in fields(stored)]
-    others = [f"{name} is {was!r}, not {is_now!r}" for name, was, is_now in pairs if is_now not in (None, was)]
+    was, now = stored.effective(), given.effective()
+    changed = {name: value for name, value in now.items() if value is not None and was.get(name, value) != value}
+    others = [
+        f"{name} is {was[name]!r}, not {value!r}" for name, value in changed.items() if not draws(RunConfig, name)
+    ]
     if others:
         raise SettingsDiffer(f"--resume keeps the settings of {folder}: {', '.join(others)}")
-    return stored
+    return stored.updated(**changed)
 
 
 def _kept(path: Path) -> Any:

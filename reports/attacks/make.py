@@ -101,9 +101,9 @@ def paper_run(folder: Path, arguments: argparse.Namespace) -> tuple[Recording, T
         landmarks=arguments.landmarks,
         mechanism=mechanism,
         rounds=arguments.paper_rounds,
-        bandwidth=BANDWIDTHS,
+        gamma=BANDWIDTHS,
         optimiser="adam",
-        estimator="biased",
+        mmd="biased",
         weights="equal",
     )
     folder.mkdir()

@@ -83,7 +83,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         common: dict[str, Any] = {
             "landmarks": arguments.landmarks,
             "bounds": dataset.feature_range,
-            "bandwidth": "public",
+            "gamma": "public",
             "seed": seed,
         }
         # A third of the largest norm that the public bounds allow: a public guess, for the whole of it drowns

@@ -179,7 +179,7 @@ def play(
         mechanism=mechanism,
         budget=budget,
         rounds=rounds,
-        bandwidth=gamma,
+        gamma=gamma,
         start=start,
         projection=_Held(tuple(map(tuple, start.tolist()))),
         seed=int(rng.integers(2**31)),

@@ -222,7 +222,7 @@ def test_all_stages_of_a_recorded_run_are_audited_as_one_mechanism(tmp_path: Pat
         mechanism=chosen,
         budget=BUDGET,
         rounds=2,
-        bandwidth=kernel,
+        gamma=kernel,
         start="mean",
         tau_x=tau,
         projection=Still(scene.landmarks),
@@ -258,9 +258,9 @@ def test_all_stages_of_a_recorded_run_are_audited_as_one_mechanism(tmp_path: Pat
 def test_ratios_are_those_of_the_densities() -> None:
     """One upload, one value after another: log N(u; a, σ²) − log N(u; b, σ²)."""
     seen = Watcher()
-    result = FedDL(
-        landmarks=3, mechanism="gradient", budget=BUDGET, rounds=1, bandwidth=1.0, start="normal", seed=4
-    ).run(FederatedData([np.ones((5, 2))]), witness=seen)
+    result = FedDL(landmarks=3, mechanism="gradient", budget=BUDGET, rounds=1, gamma=1.0, start="normal", seed=4).run(
+        FederatedData([np.ones((5, 2))]), witness=seen
+    )
     [upload] = seen.seen
     sigma = upload.events[0].sigma
     a, b = np.full((3, 2), 0.1), np.linspace(-0.2, 0.1, 6).reshape(3, 2)

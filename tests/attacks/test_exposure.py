@@ -41,7 +41,7 @@ def learned() -> np.ndarray:
         rounds=15,
         mechanism="gradient",
         budget=Budget(1, 1e-5),
-        bandwidth=0.1,
+        gamma=0.1,
         bounds=(0, 1),
         seed=2,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +41,7 @@ KERNELS = [Kernel((0.3,)), Kernel((0.1, 0.7))]
 
 
 def feddl(**settings) -> FedDL:
-    return FedDL(**{"landmarks": 50, "rounds": 5, "bandwidth": GAMMA, "bounds": (0, 1), "seed": 1, **settings})
+    return FedDL(**{"landmarks": 50, "rounds": 5, "gamma": GAMMA, "bounds": (0, 1), "seed": 1, **settings})
 
 
 def dealt(size: int, clients: int) -> list[np.ndarray]:
@@ -254,7 +253,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def attacked(folder: Path, name: str, **changes):
-    execute(replace(CONFIG, **changes), folder / name)
+    execute(CONFIG.updated(**changes), folder / name)
     return kind("inversion")(Recording.read(folder / name), truth_of(folder / name), np.random.default_rng(0))
 
 

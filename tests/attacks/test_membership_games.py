@@ -38,7 +38,7 @@ LEVEL = 1e-3
 def digits_games(**settings) -> tuple[float, float, Limit]:
     """AUC with and without a list of candidates, for two clients of 60 digits."""
     size, listed, unlisted = 60, [], []
-    feddl = FedDL(**{"landmarks": 50, "rounds": 8, "bandwidth": GAMMA, "bounds": (0, 1), "seed": 1, **settings})
+    feddl = FedDL(**{"landmarks": 50, "rounds": 8, "gamma": GAMMA, "bounds": (0, 1), "seed": 1, **settings})
     with Ledger(budget=feddl.budget) as ledger:
         parts = [DIGITS[p * size : (p + 1) * size].astype(np.float32) for p in range(2)]
         for p, seen in enumerate(see(feddl, parts, ledger=ledger)):
@@ -172,7 +172,7 @@ CONFIG = RunConfig(
 def budgeted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run under a budget for its landmarks."""
     changes = {"mechanism": "gradient", "epsilon": 1.0, "scope": "landmarks", "map": "clusters"}
-    return execute(replace(CONFIG, **changes), tmp_path_factory.mktemp("membership") / "budget").folder
+    return execute(CONFIG.updated(**changes), tmp_path_factory.mktemp("membership") / "budget").folder
 
 
 def attacked(folder: Path):
@@ -217,7 +217,7 @@ def test_a_recorded_run_under_a_budget_does_not(budgeted: Path):
 def test_a_game_with_nothing_to_see_does_not_cost_the_others(tmp_path: Path):
     """Noise of this size carries records away from all landmarks, so that every gradient is exactly 0."""
     changes = {"mechanism": "input", "epsilon": 0.1, "gamma": 50.0, "map": "clusters", "sample": "random"}
-    report = attacked(execute(replace(CONFIG, **changes), tmp_path / "run").folder)
+    report = attacked(execute(CONFIG.updated(**changes), tmp_path / "run").folder)
     assert [each.game.name for each in report.games] == [
         "the landmarks alone",
         "the landmarks before the first round (control)",

@@ -77,7 +77,7 @@ def test_door_and_ledger_take_little_of_a_round(tmp_path, monkeypatch):
     monkeypatch.setattr(Door, "release", timed)
     marks = [time.perf_counter()]
     config = FedDL(
-        landmarks=LANDMARKS, mechanism="gradient", budget=Budget(2.0, 1e-5), rounds=7, bandwidth=GAMMA, start="normal"
+        landmarks=LANDMARKS, mechanism="gradient", budget=Budget(2.0, 1e-5), rounds=7, gamma=GAMMA, start="normal"
     )
     with Ledger(tmp_path / "ledger.sqlite", config.budget) as ledger:
         config.run(fed, ledger=ledger, callbacks=[lambda done, Y: marks.append(time.perf_counter())])

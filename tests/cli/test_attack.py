@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ def exact(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def private(folder: Path) -> Path:
-    execute(replace(BASE, epsilon=2, release="noisy"), folder / "private")
+    execute(BASE.updated(epsilon=2, release="noisy"), folder / "private")
     return folder / "private"
 
 
@@ -75,7 +74,7 @@ def test_exact_rows_give_every_record_back(exact: Path, tmp_path: Path) -> None:
     ids=["kernel", "kernels", "heuristic", "landmarks only"],
 )
 def test_whatever_protects_only_the_landmarks_protects_no_record(changes: dict[str, Any], tmp_path: Path) -> None:
-    execute(replace(BASE, **changes), tmp_path / "run")
+    execute(BASE.updated(**changes), tmp_path / "run")
     found = scores(tmp_path / "run", tmp_path / "out")
     assert found["relative_error"] < 1e-8
     assert (found["recognised"], found["mu"]) == (1, "inf")
@@ -87,7 +86,7 @@ def test_whatever_protects_only_the_landmarks_protects_no_record(changes: dict[s
     ids=["input", "distance rows", "coordinates for clusters"],
 )
 def test_under_a_budget_records_stay_hidden(changes: dict[str, Any], tmp_path: Path) -> None:
-    execute(replace(BASE, epsilon=1, **changes), tmp_path / "run")
+    execute(BASE.updated(epsilon=1, **changes), tmp_path / "run")
     check_hidden(scores(tmp_path / "run", tmp_path / "out"))
 
 
@@ -98,7 +97,7 @@ def test_under_a_budget_records_stay_hidden(changes: dict[str, Any], tmp_path: P
 )
 def test_a_large_budget_hides_little(changes: dict[str, Any], tmp_path: Path) -> None:
     """The other way round: where μ allows it, the attack succeeds, so that its failure above says something."""
-    execute(replace(BASE, epsilon=4000, **changes), tmp_path / "run")
+    execute(BASE.updated(epsilon=4000, **changes), tmp_path / "run")
     found = scores(tmp_path / "run", tmp_path / "out")
     assert 0.8 < found["pair_accuracy"] <= found["largest_pair_accuracy"]
 
@@ -139,7 +138,7 @@ def test_all_kinds_that_are_there(exact: Path, tmp_path: Path) -> None:
 
 
 def test_a_private_map_leaves_nothing_to_reconstruct(tmp_path: Path) -> None:
-    execute(replace(BASE, epsilon=2), tmp_path / "run")
+    execute(BASE.updated(epsilon=2), tmp_path / "run")
     done = called("attack", "--run", str(tmp_path / "run"), "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert "the run released none" in json.loads(done.stdout)["reconstruction"]["skipped"]
@@ -149,7 +148,7 @@ def test_an_attack_does_not_look_at_the_truth(exact: Path) -> None:
     """Other records as the truth change the score and not the guess."""
     recording, truth = Recording.read(exact), truth_of(exact)
     honest = attack(recording, truth, np.random.default_rng(0))
-    wrong = Truth(replace(BASE, seed=1).federated(), image_shape=truth.image_shape)
+    wrong = Truth(BASE.updated(seed=1).federated(), image_shape=truth.image_shape)
     other = attack(recording, wrong, np.random.default_rng(0))
     np.testing.assert_array_equal(honest.guesses, other.guesses)
     assert other.closeness.recognised < 0.05 < honest.closeness.recognised
@@ -168,13 +167,13 @@ def test_the_truth_has_the_records_of_the_run_and_fresh_ones(exact: Path) -> Non
 
 
 def test_of_a_random_sample_fresh_records_are_the_rest_of_the_file(tmp_path: Path) -> None:
-    config = replace(BASE, sample="random", map="clusters", clusters=2, records=100, landmarks=5)
+    config = BASE.updated(sample="random", map="clusters", clusters=2, records=100, landmarks=5)
     execute(config, tmp_path / "run")
     truth = truth_of(tmp_path / "run")
     assert (truth.exchangeable, truth.caution) == (True, "")
     assert truth.fresh is not None
     parts = np.concatenate([truth.pooled, truth.fresh])
-    whole = replace(BASE, records=None).dataset().X.astype(np.float32)
+    whole = BASE.updated(records=None).dataset().X.astype(np.float32)
     np.testing.assert_array_equal(np.sort(parts.view("V256"), axis=0), np.sort(np.array(whole).view("V256"), axis=0))
 
 
@@ -182,7 +181,7 @@ def test_a_value_that_is_missing_among_fresh_records_stops_nobody(tmp_path: Path
     X = np.random.default_rng(0).random((30, 3))
     X[25, 1] = np.nan
     np.savez(tmp_path / "table.npz", X=X)
-    config = replace(BASE, data=str(tmp_path / "table.npz"), records=20, landmarks=4, map="clusters", clusters=2)
+    config = BASE.updated(data=str(tmp_path / "table.npz"), records=20, landmarks=4, map="clusters", clusters=2)
     execute(config, tmp_path / "run")
     truth = truth_of(tmp_path / "run")
     assert truth.fresh is not None
@@ -252,7 +251,7 @@ def test_a_damaged_upload_leaves_no_part_of_a_report(exact: Path, tmp_path: Path
 
 
 def test_rows_of_other_records_are_refused(exact: Path) -> None:
-    fewer = Truth(replace(BASE, records=299).federated())
+    fewer = Truth(BASE.updated(records=299).federated())
     with pytest.raises(CannotScore, match="100 rows of client-2 belong to other records"):
         attack(Recording.read(exact), fewer, np.random.default_rng(0))
 

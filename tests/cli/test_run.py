@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from dataclasses import fields
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import pytest
 from accounting import BudgetExceeded, Ledger
 from accounting.statement import state
 from dpfedvis.cli.main import parser
+from dpfedvis.estimators.settings import known_tables
+from dpfedvis.federation.private_map import Shares
 from dpfedvis.runs import execute as runs
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
@@ -128,11 +130,13 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
     assert set(given) - {"run", "json", "out", "resume"} == {"data", "bounds"}  # a flag that is not given sets nothing
     import argparse
 
-    from dpfedvis.cli.run import add_settings
+    from dpfedvis.cli.settings_flags import add_settings
 
     settings = argparse.ArgumentParser(add_help=False)
     add_settings(settings)
-    assert {action.dest for action in settings._actions} == {field.name for field in fields(RunConfig)}
+    flags = {action.dest for action in settings._actions}
+    every = {name for table in known_tables().values() for name, each in table.items() if each.hint is not None}
+    assert flags == set(RunConfig.model_fields) - {"tables"} | every - {"further", "exact_trace"}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +152,7 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
         (["--clients", "500"], "500 clients cannot share 100 records"),
         (["--records", "0"], "records must be"),
         (["--landmarks", "0"], "landmarks must be"),
-        (["--gamma", "wide"], "gamma must be one of"),
+        (["--gamma", "wide"], "gamma must be a number or"),
         (["--gamma", "-1"], "gamma must be"),
         (["--epsilon", "2", "--release", "exact"], "Ways out"),
         (["--epsilon", "2", "--mechanism", "none"], "protects nothing"),
@@ -156,28 +160,31 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
         (["--beta", "1"], "beta must be left out"),
         (["--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["--bounds", "1", "0"], "bounds must be"),
-        (["--landmarks", "many"], "invalid int value: 'many'"),
+        (["--landmarks", "many"], "must be a whole number, as N, but is 'many'"),
         (["--density"], "density must be left out with release='exact'"),
         (["--density", "--epsilon", "2", "--map", "clusters"], "density must be left out with release='noisy'"),
         (["--classes", "0,1", "--epsilon", "2"], "classes must be left out without a density"),
         (["--classes", "0,0", "--density", "--epsilon", "2"], "classes must be distinct labels"),
-        (["--classes", "0,one", "--density", "--epsilon", "2"], "--classes: must be labels such as 0,1,2, got '0,one'"),
+        (
+            ["--classes", "0,one", "--density", "--epsilon", "2"],
+            "must be a list of whole numbers, as N,..., but is '0,one'",
+        ),
         (["--unit", "hospital", "--epsilon", "2"], "unit must be one of record, client"),
         (["--shares", "subspace=0.3"], "shares must be left out with release='exact'"),
         (["--components", "4", "--epsilon", "2", "--release", "noisy"], "components must be left out with release="),
         (["--placement", "weights", "--epsilon", "2", "--map", "clusters"], "placement must be left out with release="),
         (["--placement", "random", "--epsilon", "2"], "placement must be one of anchored, diffused, weights, transfo"),
         (["--shares", "space=0.3", "--epsilon", "2"], "stage of shares must be one of scale, moments, subspace, den"),
-        (["--shares", "subspace=0", "--epsilon", "2"], "share of subspace must be strictly between 0 and 1"),
-        (["--shares", "subspace=0.5,density=0.5", "--epsilon", "2"], "shares must be below 1 together"),
+        (["--shares", "subspace=0", "--epsilon", "2"], "share of subspace must be a number from 1e-06 to 0.999999"),
+        (["--shares", "subspace=0.5,moments=0.5", "--epsilon", "2"], "below 1 together"),
         (["--shares", "subspace=0.97", "--epsilon", "2"], "below 1 together"),  # with that of the moments
         (
             ["--shares", "subspace", "--epsilon", "2"],
-            "--shares: must be shares such as subspace=0.3,density=0.1, got 'subspace'",
+            "--shares: must be a table of numbers, as NAME=NUMBER,..., but is 'subspace'",
         ),
         (
             ["--shares", "scale=0.1,scale=0.1", "--epsilon", "2"],
-            "--shares: must name each stage once, got 'scale=0.1,scale=0.1'",
+            "as NAME=NUMBER,..., but is 'scale=0.1,scale=0.1'",
         ),
         (["--views", "views"], "views must be left out with release='exact'"),
     ],
@@ -289,15 +296,18 @@ def test_a_density_by_class_is_one_release_and_a_picture(tmp_path: Path) -> None
 def test_settings_of_a_private_map_come_from_flags_and_stand_in_its_file(tmp_path: Path) -> None:
     flags = ["--epsilon", "4", "--shares", "subspace=0.4, moments=0.1", "--components", "3", "--placement", "weights"]
     ran(tmp_path / "a", *flags)
-    assert "shares = {subspace = 0.4, moments = 0.1}\n" in (tmp_path / "a" / "config.toml").read_text()
+    text = (tmp_path / "a" / "config.toml").read_text()
+    assert tomllib.loads(text)["private_map"]["shares"] == {
+        "scale": 0.02, "moments": 0.1, "subspace": 0.4, "density": 0.1
+    }  # fmt: skip
     published = Recording.read(tmp_path / "a").published
     assert published["anchors"].shape[1] <= 3
     with Ledger.read(tmp_path / "a" / "ledger.sqlite") as ledger:
         noise = {event.what: event.noise_multiplier for event in ledger.events(client="client-0")}
         assert ledger.spent() == pytest.approx(4)
     assert (noise["moments"] / noise["second moments"]) ** 2 == pytest.approx(4)
-    again = RunConfig.from_toml(tmp_path / "a" / "config.toml")
-    assert (again.shares, again.components, again.placement) == ({"subspace": 0.4, "moments": 0.1}, 3, "weights")
+    read = RunConfig.from_toml(tmp_path / "a" / "config.toml").recipe
+    assert (read.shares, read.components, read.placement) == (Shares(moments=0.1, subspace=0.4), 3, "weights")
 
 
 def test_a_whole_client_as_the_unit_is_said_to_be_too_much(tmp_path: Path) -> None:
@@ -320,7 +330,7 @@ def test_classes_need_labels(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("views", "sentence"),
-    [("run", "in the folder of the run"), ("run/views", "in the folder of the run"), ("taken", "holds other files")],
+    [("run", "in the run's folder"), ("run/views", "in the run's folder"), ("taken", "holds other files")],
 )
 def test_views_are_refused_where_they_do_not_belong(views: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()

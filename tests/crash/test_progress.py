@@ -28,7 +28,7 @@ def test_each_stage_has_a_bar_on_a_terminal_alone(
 def test_clients_are_counted_as_they_place_their_records() -> None:
     config = RunConfig(data="digits", records=60, clients=3, landmarks=8, perplexity=5.0, epsilon=2.0)
     fed, seen = config.federated(), []
-    config.settled(fed).estimator().watch(progress=lambda *stage: seen.append(stage)).fit(fed)
+    config.resolved(fed).estimator().watch(progress=lambda *stage: seen.append(stage)).fit(fed)
     assert [stage for stage in seen if stage[0] == "placement at home"] == [
         ("placement at home", number, 3) for number in range(4)
     ]
@@ -37,7 +37,7 @@ def test_clients_are_counted_as_they_place_their_records() -> None:
 def test_looking_on_changes_no_map() -> None:
     config = RunConfig(data="digits", records=60, clients=3, landmarks=8, rounds=3, perplexity=5.0, jobs=1)
     fed, seen = config.federated(), []
-    config = config.settled(fed)
+    config = config.resolved(fed)
     watched = config.estimator().watch(progress=lambda *stage: seen.append(stage)).fit(fed)
     np.testing.assert_array_equal(watched.embedding_, config.estimator().fit(fed).embedding_)
     assert seen == [("rows", number, 3) for number in range(4)] + [("layout", part, 15) for part in range(16)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,9 @@ BUDGET = Budget(3.0, 1e-5)
 class Rowed(FederatedEstimator):
     """Learns landmarks, releases rows, and keeps them."""
 
+    _map = "clusters"
+    _names: ClassVar[dict] = {**FederatedEstimator._names, "rows": None}
+
     def __init__(
         self,
         n_landmarks=6,
@@ -28,6 +33,7 @@ class Rowed(FederatedEstimator):
         release_share=0.5,
         tau_x=2.0,
         random_state=0,
+        noise="seeded",
         feddl=None,
         rows=None,
     ):
@@ -39,11 +45,13 @@ class Rowed(FederatedEstimator):
         self.release_share = release_share
         self.tau_x = tau_x
         self.random_state = random_state
+        self.noise = noise
         self.feddl = feddl
         self.rows = rows
 
     def fit(self, fed, y=None):
         rows = self.rows or DistanceRows()
+        self._resolve(fed)
         self._learn(fed, rows)
         self.rows_ = self._release(rows, self.feddl_.clients, self._outbox)
         return self
@@ -80,7 +88,7 @@ def test_the_share_divides_the_budget(fed, share):
 
 @pytest.mark.parametrize("noise", ["seeded", "system", "discrete"])
 def test_every_source_of_noise_makes_noisy_rows(fed, noise):
-    estimator = rowed(feddl={"bounds": (0.0, 1.0), "noise": noise}, rows=GramRows()).fit(fed)
+    estimator = rowed(feddl={"bounds": (0.0, 1.0)}, noise=noise, rows=GramRows()).fit(fed)
     assert estimator.ledger_.spent(end_to_end=True) <= 3.0 * (1 + 1e-9)
     event = next(event for event in estimator.ledger_.events(what="gram rows"))
     assert event.noise == noise
@@ -90,14 +98,14 @@ def test_every_source_of_noise_makes_noisy_rows(fed, noise):
 
 
 def test_moments_share_the_budget_too(fed):
-    estimator = rowed(feddl={"bandwidth": "moments", "start": "mean", "bounds": None}).fit(fed)
+    estimator = rowed(feddl={"gamma": "moments", "start": "mean", "bounds": None}).fit(fed)
     assert {event.what for event in estimator.ledger_.events()} == {"moments", "gradient", "distance rows"}
     assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(3.0, rel=1e-6)
 
 
 def test_an_unprotected_bandwidth_is_refused_end_to_end(fed):
     with pytest.raises(UnprotectedReleaseError):
-        rowed(feddl={"bandwidth": "median"}).fit(fed)
+        rowed(feddl={"gamma": "median"}).fit(fed)
 
 
 def test_unprotected_landmarks_are_refused_end_to_end(fed):
@@ -175,7 +183,7 @@ def test_the_statement_follows_the_ledger(fed):
 
 def test_a_fit_goes_on_from_its_checkpoint_and_spends_nothing_more(fed, tmp_path):
     """With fresh noise: a second draw would show."""
-    settings = {"feddl": {"bounds": (0.0, 1.0), "noise": "system"}}
+    settings = {"feddl": {"bounds": (0.0, 1.0)}, "noise": "system"}
     first = rowed(**settings).watch(checkpoint=tmp_path).fit(fed)
     second = rowed(**settings).watch(checkpoint=tmp_path).fit(fed)
     assert len(second.ledger_) == len(first.ledger_) == 2 * 3 + 2

@@ -21,7 +21,7 @@ from dpfedvis.estimators.clusters import spectral_embedding
 from dpfedvis.mechanisms import InputPerturbation
 from dpfedvis.mechanisms.rows import KernelRows
 from dpfedvis.numerics.distances import kernel_factor
-from dpfedvis.numerics.kernels import InvalidKernel, Kernel
+from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.neighbors import TooManyNeighbors
 from dpfedvis.numerics.projections import clip_norms
 from tests.makers import BUDGET, digits, three_blobs
@@ -83,7 +83,7 @@ def test_labels_agree_with_scikit_learn_on_the_dense_matrix(data):
         fed, clusters, gamma = federated(spread=0.12), 3, 8.0
     else:
         fed, clusters, gamma = digits(classes=5), 5, 0.1
-    estimator = clustering(n_clusters=clusters, gamma=gamma, n_landmarks=60)
+    estimator = clustering(n_clusters=clusters, affinity_gamma=gamma, n_landmarks=60)
     labels = estimator.fit_predict(fed)
     dense = np.maximum(estimator.factor_.left @ estimator.factor_.left.T, 0)
     expected = SpectralClustering(clusters, affinity="precomputed", random_state=0).fit_predict(dense)
@@ -150,7 +150,7 @@ def test_blobs_are_found(clients, affinity):
 
 def test_the_certificate_holds_for_the_fitted_factor():
     fed = federated()
-    estimator = clustering(gamma=3.0).fit(fed)
+    estimator = clustering(affinity_gamma=3.0).fit(fed)
     X = fed.pooled()[0]
     E = np.exp(-3.0 * cdist(X, X) ** 2) - estimator.factor_.left @ estimator.factor_.left.T
     assert np.linalg.norm(E, 2) <= np.linalg.norm(E) <= estimator.factor_.certificate + 1e-6
@@ -167,7 +167,7 @@ def test_rank_and_ridge_reach_the_factor():
 def test_the_kernel_is_that_of_the_landmarks_by_default():
     fed = federated()
     kernel = Kernel((2.0, 6.0))
-    estimator = clustering(feddl={"bandwidth": kernel, "bounds": (0, 1)}).fit(fed)
+    estimator = clustering(feddl={"gamma": kernel, "bounds": (0, 1)}).fit(fed)
     C = KernelRows(kernel).of(fed.pooled()[0], estimator.landmarks_)
     Y = estimator.landmarks_.astype(np.float64)
     expected = kernel_factor(C, KernelRows(kernel).of(Y, Y)).left
@@ -214,14 +214,14 @@ def test_a_record_whose_affinities_cancel_does_not_blow_up():
 def test_an_outlier_far_from_all_landmarks_leaves_the_clusters():
     X, y = three_blobs()
     fed = FederatedData([np.concatenate([X, [[50.0, 50.0, 50.0]]])], dtype=np.float64)
-    labels = clustering(gamma=5.0).fit_predict(fed)
+    labels = clustering(affinity_gamma=5.0).fit_predict(fed)
     assert adjusted_rand_score(y, labels[:-1]) > 0.95
 
 
 def test_a_kernel_that_sees_nothing_is_named():
     fed = FederatedData([np.full((10, 3), 40.0) + np.arange(10)[:, None]], dtype=np.float64)
     with pytest.raises(DpfedvisError, match="smaller gamma"):
-        clustering(gamma=1000.0).fit(fed)
+        clustering(affinity_gamma=1000.0).fit(fed)
 
 
 def test_a_client_with_one_record_is_clustered():
@@ -232,7 +232,7 @@ def test_a_client_with_one_record_is_clustered():
 
 def test_as_many_clusters_as_records():
     fed = FederatedData([np.random.default_rng(0).uniform(size=(5, 3))])
-    assert sorted(clustering(n_clusters=5, gamma=20.0).fit_predict(fed)) == list(range(5))
+    assert sorted(clustering(n_clusters=5, affinity_gamma=20.0).fit_predict(fed)) == list(range(5))
 
 
 # Named errors
@@ -244,7 +244,7 @@ def test_as_many_clusters_as_records():
         ("n_clusters", {"n_clusters": 121}),
         ("n_clusters", {"n_clusters": 0}),
         ("release", {"release": "some"}),
-        ("tau_x", {"release": "noisy", "budget": BUDGET, "mechanism": "gradient"}),
+        ("tau_x", {"release": "noisy", "budget": BUDGET, "mechanism": "gradient", "feddl": {}}),
         ("rank", {"rank": 0}),
         ("affinity", {"affinity": "cosine"}),
         ("n_neighbors", {"affinity": "neighbors", "n_neighbors": 1}),
@@ -272,8 +272,8 @@ def test_more_neighbours_than_records_release_nothing():
 
 
 def test_gamma_must_make_a_kernel():
-    with pytest.raises(InvalidKernel, match="gamma"):
-        clustering(gamma=-1.0).fit(federated())
+    with pytest.raises(InvalidParameter, match="affinity_gamma"):
+        clustering(affinity_gamma=-1.0).fit(federated())
 
 
 def test_data_must_be_federated():
@@ -291,7 +291,7 @@ def test_no_release_is_not_there_yet():
 
 def test_exact_kernel_rows_are_refused_end_to_end():
     with pytest.raises(UnprotectedReleaseError, match="Ways out"):
-        clustering(mechanism="gradient", budget=BUDGET).fit(federated())
+        clustering(mechanism="gradient", budget=BUDGET, release="exact").fit(federated())
 
 
 def test_exact_kernel_rows_are_unprotected():
@@ -311,7 +311,7 @@ def test_perturbed_records_keep_the_budget(affinity):
 @pytest.mark.parametrize("affinity", ["kernel", "neighbors"])
 def test_noisy_rows_are_coordinates_and_spend_the_budget_with_their_own_sensitivity(affinity):
     fed = federated()
-    options = {"mechanism": "gradient", "budget": BUDGET, "release": "noisy", "tau_x": 0.1, "gamma": 2.0}
+    options = {"mechanism": "gradient", "budget": BUDGET, "release": "noisy", "tau_x": 0.1, "affinity_gamma": 2.0}
     estimator = clustering(affinity=affinity, **options).fit(fed)
     assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(2.0, rel=1e-6)
     rows = [event for event in estimator.ledger_.events() if event.stage == "release"]
@@ -339,8 +339,8 @@ def test_init_only_stores():
 
 
 def test_clone_and_repr():
-    estimator = clustering(gamma=2.0).fit(federated())
+    estimator = clustering(affinity_gamma=2.0).fit(federated())
     copy = clone(estimator)
     assert copy.get_params() == estimator.get_params()
     assert not hasattr(copy, "labels_")
-    assert "gamma=2.0" in repr(copy)
+    assert "affinity_gamma=2.0" in repr(copy)

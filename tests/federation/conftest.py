@@ -35,7 +35,7 @@ def fed():
 @pytest.fixture
 def configure():
     def configured(chosen="gradient", **settings):
-        values = {"landmarks": 6, "rounds": 5, "bandwidth": 0.2, "seed": 3, "start": "normal"}
+        values = {"landmarks": 6, "rounds": 5, "gamma": 0.2, "seed": 3, "start": "normal"}
         values["budget"] = Budget(2.0, 1e-5)
         return FedDL(mechanism=chosen, **{**values, **settings})
 

@@ -14,7 +14,7 @@ from dpfedvis.data import FederatedData
 from dpfedvis.federation.callbacks import KeepLandmarks, ProgressBar
 from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation
-from dpfedvis.numerics.kernels import InvalidKernel, Kernel
+from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.projections import Box, SpectralBall
 from tests.makers import federation
 
@@ -90,7 +90,7 @@ def test_it_is_algorithm_1(mechanism, local_steps, weights, fed):
         budget=None if mechanism == "none" else LARGE,
         rounds=6,
         local_steps=local_steps,
-        bandwidth=GAMMA,
+        gamma=GAMMA,
         weights=weights,
         start=START,
     )
@@ -104,21 +104,21 @@ def test_it_is_algorithm_1(mechanism, local_steps, weights, fed):
 
 def test_one_local_step_of_variables_is_a_step_on_the_gradient(fed):
     """Q = 1 and plain steps: averaging Y_p and averaging gradients are the same thing."""
-    common = {"landmarks": 5, "budget": LARGE, "rounds": 4, "bandwidth": GAMMA, "start": START}
+    common = {"landmarks": 5, "budget": LARGE, "rounds": 4, "gamma": GAMMA, "start": START}
     ends = [FedDL(mechanism=name, **common).run(fed).landmarks for name in ("gradient", "variable")]
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-3)
 
 
 @pytest.mark.parametrize(("name", "server", "step"), [("adam", slow_adam, 0.1), ("momentum", slow_momentum, 0.4)])
 def test_the_server_may_step_otherwise(name, server, step, fed):
-    config = FedDL(landmarks=5, rounds=7, bandwidth=GAMMA, start=START, optimiser=name, step_size=step)
+    config = FedDL(landmarks=5, rounds=7, gamma=GAMMA, start=START, optimiser=name, step_size=step)
     parts, omega = [client.X for client in fed.clients], [n / sum(SIZES) for n in SIZES]
     expected = slow_feddl(parts, START, 7, step, omega, server=server)
     np.testing.assert_allclose(config.run(fed).landmarks, expected, atol=1e-9)
 
 
 def test_steps_have_their_default_size(fed):
-    common = {"landmarks": 5, "rounds": 1, "bandwidth": GAMMA, "start": START}
+    common = {"landmarks": 5, "rounds": 1, "gamma": GAMMA, "start": START}
     adam = FedDL(**common, optimiser="adam").run(fed)
     assert adam.public.step_size == pytest.approx(slow_step_size())  # of local steps; its own is 0.1
     assert np.abs(adam.landmarks - START).max() == pytest.approx(0.1, rel=1e-3)
@@ -127,12 +127,10 @@ def test_steps_have_their_default_size(fed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("estimator", ["unbiased", "biased"])
-def test_the_objective_falls_at_the_default_step(estimator, seed, fed):
+@pytest.mark.parametrize("mmd", ["unbiased", "biased"])
+def test_the_objective_falls_at_the_default_step(mmd, seed, fed):
     """F(Y − ∇F/L) ≤ F(Y) − ‖∇F‖²/(2L), with ‖∇F‖ = L‖step‖."""
-    config = FedDL(
-        landmarks=5, rounds=30, bandwidth=(0.1, 0.6), estimator=estimator, start="normal", exact_trace=True, seed=seed
-    )
+    config = FedDL(landmarks=5, rounds=30, gamma=(0.1, 0.6), mmd=mmd, start="normal", exact_trace=True, seed=seed)
     result = config.run(fed)
     values = [each.exact for each in result.trace]
     for before, after, each in zip(values, values[1:], result.trace[1:], strict=False):
@@ -141,7 +139,7 @@ def test_the_objective_falls_at_the_default_step(estimator, seed, fed):
 
 def test_the_trace_counts_steps(fed):
     kept = KeepLandmarks()
-    result = FedDL(landmarks=5, rounds=4, bandwidth=GAMMA, start=START).run(fed, callbacks=[kept])
+    result = FedDL(landmarks=5, rounds=4, gamma=GAMMA, start=START).run(fed, callbacks=[kept])
     points = [START, *kept.kept.values()]
     for before, after, each in zip(points, points[1:], result.trace, strict=False):
         assert each.step == pytest.approx(np.linalg.norm(after - before))
@@ -162,7 +160,7 @@ def test_landmarks_stay_in_their_set(projection, dtype):
         mechanism="gradient",
         budget=Budget(1.0, 1e-5),
         rounds=8,
-        bandwidth=0.1,
+        gamma=0.1,
         projection=projection,
         start=10 * START,
     )
@@ -175,7 +173,7 @@ def test_landmarks_stay_in_their_set(projection, dtype):
 def test_bounds_are_a_box_unless_another_set_is_given(fed):
     common = {"landmarks": 5, "rounds": 5, "bounds": (-0.1, 0.1)}
     assert np.abs(FedDL(**common).run(fed).landmarks).max() <= 0.1
-    assert np.abs(FedDL(**common, projection=Box(-50.0, 50.0), bandwidth=0.3).run(fed).landmarks).max() > 0.1
+    assert np.abs(FedDL(**common, projection=Box(-50.0, 50.0), gamma=0.3).run(fed).landmarks).max() > 0.1
 
 
 def test_the_set_of_a_mechanism_comes_last(fed):
@@ -186,7 +184,7 @@ def test_the_set_of_a_mechanism_comes_last(fed):
         mechanism=chosen,
         budget=LARGE,
         rounds=4,
-        bandwidth=GAMMA,
+        gamma=GAMMA,
         projection=Box(-100.0, 100.0),
         start=10 * START,
     )
@@ -198,7 +196,7 @@ def test_the_set_of_a_mechanism_comes_last(fed):
 
 def still(fed, **settings):
     """Landmarks of a run that hardly moves: its start."""
-    values = {"landmarks": 400, "rounds": 1, "step_size": 1e-12, "bandwidth": GAMMA, "start": "normal"}
+    values = {"landmarks": 400, "rounds": 1, "step_size": 1e-12, "gamma": GAMMA, "start": "normal"}
     return FedDL(**{**values, **settings}).run(fed).landmarks
 
 
@@ -220,7 +218,7 @@ def test_starts(fed):
 
 def test_a_given_start_is_not_changed(fed):
     before = START.copy()
-    FedDL(landmarks=5, rounds=3, bandwidth=GAMMA, start=START).run(fed)
+    FedDL(landmarks=5, rounds=3, gamma=GAMMA, start=START).run(fed)
     np.testing.assert_array_equal(START, before)
 
 
@@ -228,7 +226,7 @@ def test_a_given_start_is_not_changed(fed):
 
 
 def test_stopping_early_spends_less(fed):
-    common = {"landmarks": 5, "mechanism": "gradient", "budget": Budget(2.0, 1e-5), "rounds": 12, "bandwidth": GAMMA}
+    common = {"landmarks": 5, "mechanism": "gradient", "budget": Budget(2.0, 1e-5), "rounds": 12, "gamma": GAMMA}
     common["start"] = "normal"
     result = FedDL(**common).run(fed, callbacks=[lambda done, Y: done.number == 4])
     assert len(result.trace) == 4
@@ -240,17 +238,17 @@ def test_stopping_early_spends_less(fed):
 
 def test_landmarks_are_kept(fed):
     kept = KeepLandmarks(every=2)
-    result = FedDL(landmarks=5, rounds=5, bandwidth=GAMMA).run(fed, callbacks=[kept])
+    result = FedDL(landmarks=5, rounds=5, gamma=GAMMA).run(fed, callbacks=[kept])
     assert list(kept.kept) == [2, 4]
     last = KeepLandmarks()
-    FedDL(landmarks=5, rounds=5, bandwidth=GAMMA).run(fed, callbacks=[last])
+    FedDL(landmarks=5, rounds=5, gamma=GAMMA).run(fed, callbacks=[last])
     np.testing.assert_array_equal(last.kept[5], result.landmarks)
     assert not np.shares_memory(last.kept[5], result.landmarks)
 
 
 def test_all_callbacks_are_called_in_every_round(fed):
     calls = []
-    FedDL(landmarks=5, rounds=3, bandwidth=GAMMA).run(
+    FedDL(landmarks=5, rounds=3, gamma=GAMMA).run(
         fed, callbacks=[lambda done, Y: done.number == 2, lambda done, Y: calls.append(done.number)]
     )
     assert calls == [1, 2]
@@ -258,7 +256,7 @@ def test_all_callbacks_are_called_in_every_round(fed):
 
 def test_the_bar_is_silent_without_a_terminal(fed, monkeypatch):
     monkeypatch.setattr("sys.stderr", screen := io.StringIO())
-    FedDL(landmarks=5, rounds=3, bandwidth=GAMMA).run(fed, callbacks=[ProgressBar(3)])
+    FedDL(landmarks=5, rounds=3, gamma=GAMMA).run(fed, callbacks=[ProgressBar(3)])
     assert screen.getvalue() == ""
 
 
@@ -279,7 +277,7 @@ def test_bad_callbacks_are_named():
         ({"local_steps": 0}, 0),
         ({"share": 1.0}, 1.0),
         ({"weights": "sizes"}, "sizes"),
-        ({"estimator": "exact"}, "exact"),
+        ({"mmd": "exact"}, "exact"),
         ({"optimiser": "sgd"}, "sgd"),
         ({"step_size": -1.0}, -1.0),
         ({"noise": "loud"}, "loud"),
@@ -314,14 +312,14 @@ ADD = {"mechanism": "gradient", "budget": Budget(2.0, 1e-5, adjacency="add-remov
         ({**PRIVATE, "mechanism": GradientPerturbation(trust="central"), "noise": "discrete"}, "noise", "discrete"),
         ({"start": "uniform"}, "start", "uniform"),
         ({"start": np.zeros((2, 2))}, "start", (2, 2)),
-        ({"bandwidth": "scott"}, "bandwidth", "scott"),
+        ({"gamma": "scott"}, "gamma", "scott"),
     ],
 )
 def test_bad_runs_are_named_before_anything_is_spent(settings, name, value, fed):
     ledger, seen = Ledger(budget=settings.get("budget")), []
-    config = FedDL(**{"landmarks": 5, "rounds": 2, "bandwidth": GAMMA, "start": "normal", **settings})
+    given = {"landmarks": 5, "rounds": 2, "gamma": GAMMA, "start": "normal", **settings}
     with pytest.raises(InvalidParameter, match=name) as caught:
-        config.run(fed, ledger=ledger, witness=lambda events, values: seen.append(values))
+        FedDL(**given).run(fed, ledger=ledger, witness=lambda events, values: seen.append(values))
     assert caught.value.value == value or (value is None and caught.value.value is None)
     assert len(ledger) == 0
     assert not seen
@@ -329,19 +327,19 @@ def test_bad_runs_are_named_before_anything_is_spent(settings, name, value, fed)
 
 @pytest.mark.parametrize("bandwidth", [-1.0, 0.0, math.nan, (), (0.1, -0.1)])
 def test_bad_bandwidths_are_named(bandwidth, fed):
-    with pytest.raises(InvalidKernel):
-        FedDL(landmarks=5, rounds=1, bandwidth=bandwidth).run(fed)
+    with pytest.raises(InvalidParameter, match="gamma"):
+        FedDL(landmarks=5, rounds=1, gamma=bandwidth).run(fed)
 
 
 @pytest.mark.parametrize("bandwidth", [0.3, 1, [0.1, 0.3], np.array([0.1, 0.3]), Kernel((0.1, 0.3))])
 def test_bandwidths_come_in_many_forms(bandwidth, fed):
-    gammas = FedDL(landmarks=5, rounds=1, bandwidth=bandwidth).run(fed).public.kernel.gammas
+    gammas = FedDL(landmarks=5, rounds=1, gamma=bandwidth).run(fed).public.kernel.gammas
     assert gammas in ((0.3,), (1.0,), (0.1, 0.3))
 
 
 def test_a_smaller_budget_in_the_ledger_holds(fed):
     ledger, seen = Ledger(budget=Budget(0.5, 1e-5)), []
-    config = FedDL(landmarks=5, mechanism="gradient", budget=Budget(2.0, 1e-5), rounds=20, bandwidth=GAMMA)
+    config = FedDL(landmarks=5, mechanism="gradient", budget=Budget(2.0, 1e-5), rounds=20, gamma=GAMMA)
     with pytest.raises(BudgetExceeded):
         config.run(fed, ledger=ledger, witness=lambda events, values: seen.append(values))
     assert len(seen) == len(ledger)
@@ -350,7 +348,7 @@ def test_a_smaller_budget_in_the_ledger_holds(fed):
 
 def test_one_client_one_landmark_one_record():
     fed = FederatedData([np.ones((1, 2))])
-    result = FedDL(landmarks=1, rounds=3, bandwidth=0.5, estimator="biased", start="normal").run(fed)
+    result = FedDL(landmarks=1, rounds=3, gamma=0.5, mmd="biased", start="normal").run(fed)
     assert result.landmarks.shape == (1, 2)
     assert np.isfinite(result.landmarks).all()
 

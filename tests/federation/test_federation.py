@@ -43,7 +43,7 @@ def test_threads_do_not_change_a_bit(name, configure, fed):
 def test_threads_do_not_change_a_bit_of_larger_runs():
     """Blocks large enough for BLAS to use threads of its own, of which it gets two."""
     fed = federation((700, 500, 900), 60, shift=0, seed=0)
-    config = FedDL(landmarks=80, mechanism="gradient", budget=Budget(2.0, 1e-5), rounds=3, bandwidth=0.01)
+    config = FedDL(landmarks=80, mechanism="gradient", budget=Budget(2.0, 1e-5), rounds=3, gamma=0.01)
     with threadpool_limits(2, user_api="blas"):
         assert {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"} == {2}
         runs = [replace(config, workers=ClientWorkers(count)).run(fed).landmarks for count in (1, 2, 3)]

@@ -76,7 +76,7 @@ def test_an_unprotected_mechanism_under_a_budget_is_refused_before_the_scale_is_
 ) -> None:
     ledger = Ledger(budget=BUDGET)
     with pytest.raises(UnprotectedReleaseError, match="protects nothing"):
-        FedDL(mechanism=mechanism, budget=BUDGET, bandwidth="moments", tau_x=2.0).run(federated(), ledger=ledger)
+        FedDL(mechanism=mechanism, budget=BUDGET, gamma="moments", tau_x=2.0).run(federated(), ledger=ledger)
     assert len(ledger) == 0
 
 
@@ -91,7 +91,7 @@ def test_a_start_that_does_not_fit_is_refused_before_anything_is_released(start:
 def test_variable_under_add_remove_is_refused_before_anything_is_released() -> None:
     budget = Budget(3, 1e-5, adjacency="add-remove")
     ledger = Ledger(budget=budget)
-    config = FedDL(mechanism=VariablePerturbation(), budget=budget, public_records=60, bandwidth="moments", tau_x=2.0)
+    config = FedDL(mechanism=VariablePerturbation(), budget=budget, public_records=60, gamma="moments", tau_x=2.0)
     with pytest.raises(InvalidParameter, match="replace-one"):
         config.run(federated(), ledger=ledger)
     assert len(ledger) == 0
@@ -99,7 +99,7 @@ def test_variable_under_add_remove_is_refused_before_anything_is_released() -> N
 
 def test_nothing_to_share_means_no_secure_sum() -> None:
     with pytest.raises(InvalidParameter, match="trust of none"):
-        FedDL(mechanism=NoPerturbation(trust="aggregate"), landmarks=4, rounds=1, bandwidth=1.0).run(federated())
+        FedDL(mechanism=NoPerturbation(trust="aggregate"), landmarks=4, rounds=1, gamma=1.0).run(federated())
 
 
 @pytest.mark.parametrize("bounds", [(1, 0), (0, np.inf), (0, np.nan), (1,), "ab", 3])
@@ -117,7 +117,7 @@ def test_a_claim_for_whole_clients_is_priced_as_that_for_a_client_with_one_recor
     """Clients of 10, 60 and 200 records: none of them may be told apart by its noise or its weight."""
     chosen = mechanism(trust=trust)
     fed = FederatedData([np.random.default_rng(n).standard_normal((n, 4)) for n in (10, 60, 200)])
-    config = FedDL(mechanism=chosen, budget=WHOLE, bandwidth=1.0, landmarks=4, rounds=2, start="normal")
+    config = FedDL(mechanism=chosen, budget=WHOLE, gamma=1.0, landmarks=4, rounds=2, start="normal")
     result = config.run(fed)
     share = 1.0 if trust == "local" else 1 / 3
     events = list(result.ledger.events())
@@ -132,7 +132,7 @@ def test_weights_do_not_tell_the_size_of_a_client_that_is_the_unit() -> None:
     """The server's average is the plain mean of what two clients of 5 and 400 records uploaded."""
     parts = [np.random.default_rng(p).standard_normal((n, 4)) for p, n in enumerate((5, 400))]
     seen: list[np.ndarray] = []
-    config = FedDL(mechanism="k-means", budget=WHOLE, bandwidth=1.0, landmarks=3, rounds=1, start="normal")
+    config = FedDL(mechanism="k-means", budget=WHOLE, gamma=1.0, landmarks=3, rounds=1, start="normal")
     result = config.run(FederatedData(parts), witness=lambda _, values: seen.append(values.astype(np.float64)))
     expected = KMeans().update(result.start, np.mean(seen, axis=0), result.public, Plain(1.0)).landmarks
     np.testing.assert_allclose(result.landmarks, expected, rtol=1e-5)
@@ -154,7 +154,7 @@ def test_weights_do_not_tell_the_size_of_a_client_that_is_the_unit() -> None:
     ],
 )
 def test_a_claim_for_whole_clients_is_refused_where_nothing_covers_it(settings: dict[str, object]) -> None:
-    values = {"mechanism": "gradient", "budget": WHOLE, "bandwidth": 1.0, "landmarks": 4, **settings}
+    values = {"mechanism": "gradient", "budget": WHOLE, "gamma": 1.0, "landmarks": 4, **settings}
     ledger = Ledger(budget=values["budget"])
     with pytest.raises(InvalidParameter, match="unit"):
         FedDL(**values).run(federated(), ledger=ledger)
@@ -170,8 +170,8 @@ def test_filled_means_tie_records_together_so_a_budget_refuses_them() -> None:
     parts = [np.array([[1.0, np.nan], [2.0, 3.0], [0.0, 1.0]])] * 2
     fed = FederatedData(parts, missing="client-mean")
     with pytest.raises(InvalidParameter, match="public-value"):
-        FedDL(mechanism="gradient", budget=BUDGET, bandwidth=1.0, landmarks=3).run(fed)
-    FedDL(mechanism="gradient", budget=BUDGET, bandwidth=1.0, landmarks=3, rounds=1, start="normal").run(
+        FedDL(mechanism="gradient", budget=BUDGET, gamma=1.0, landmarks=3).run(fed)
+    FedDL(mechanism="gradient", budget=BUDGET, gamma=1.0, landmarks=3, rounds=1, start="normal").run(
         FederatedData(parts, missing="public-value")
     )
 
@@ -181,7 +181,7 @@ def test_filled_means_tie_records_together_so_a_budget_refuses_them() -> None:
 def test_one_absurd_record_does_not_stop_a_client(mechanism: str, dtype: type) -> None:
     parts = [client.X.astype(dtype) for client in federated().clients]
     parts[1][3] = 1e19 if dtype == np.float32 else 1e100
-    result = FedDL(mechanism=mechanism, budget=BUDGET, bandwidth=1.0, landmarks=4, rounds=2, start="normal").run(
+    result = FedDL(mechanism=mechanism, budget=BUDGET, gamma=1.0, landmarks=4, rounds=2, start="normal").run(
         FederatedData(parts, dtype=dtype)
     )
     assert not result.failures
@@ -232,13 +232,13 @@ def test_a_checkpoint_keeps_its_own_ledger(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bandwidth", [np.float32(0.5), np.int64(1), np.array([0.5, 1.0])])
 def test_a_bandwidth_may_be_any_number(bandwidth: object) -> None:
-    result = FedDL(bandwidth=bandwidth, rounds=1, landmarks=3).run(federated())
+    result = FedDL(gamma=bandwidth, rounds=1, landmarks=3).run(federated())
     assert result.public.kernel.gammas == tuple(np.atleast_1d(bandwidth).astype(float))
 
 
 def test_exact_local_steps_are_the_main_line_of_algorithm_1() -> None:
     fed, start = federated(records=20), np.random.default_rng(1).standard_normal((5, 4))
-    steps = {"bandwidth": 0.3, "landmarks": 5, "rounds": 3, "step_size": 0.4, "start": start}
+    steps = {"gamma": 0.3, "landmarks": 5, "rounds": 3, "step_size": 0.4, "start": start}
     result = FedDL(mechanism="local-steps", local_steps=4, **steps).run(fed)
     Y = start.astype(np.float32)
     for _ in range(3):
@@ -255,7 +255,7 @@ def test_exact_local_steps_are_the_main_line_of_algorithm_1() -> None:
 
 
 def test_the_server_of_local_steps_may_use_momentum() -> None:
-    common = {"mechanism": "local-steps", "bandwidth": 0.3, "landmarks": 5, "rounds": 4, "start": "normal"}
+    common = {"mechanism": "local-steps", "gamma": 0.3, "landmarks": 5, "rounds": 4, "start": "normal"}
     plain, heavy = (FedDL(**common, optimiser=name).run(federated()) for name in ("plain", "momentum"))
     assert np.abs(plain.landmarks - heavy.landmarks).max() > 1e-3
 

@@ -60,7 +60,7 @@ SETTINGS = {
     "system": {"noise": "system"},
     "system, central": {"mechanism": GradientPerturbation(trust="central"), "noise": "system"},
     "discrete": {"noise": "discrete"},
-    "moments": {"bandwidth": "moments", "tau_x": 4.0, "start": "mean", "noise": "system"},
+    "moments": {"gamma": "moments", "tau_x": 4.0, "start": "mean", "noise": "system"},
     "adam": {"optimiser": "adam"},
     "variable": {"mechanism": "variable", "local_steps": 2},
     "input": {"mechanism": "input", "noise": "system"},
@@ -71,7 +71,7 @@ SETTINGS = {
 
 def planned_events(config, clients=3):
     chosen = config.mechanism if not isinstance(config.mechanism, str) else MECHANISMS[config.mechanism]()
-    extra = (chosen.protection == "home") + (config.bandwidth == "moments")
+    extra = (chosen.protection == "home") + (config.gamma == "moments")
     return clients * (chosen.uploads(config.rounds) + extra)
 
 
@@ -153,7 +153,7 @@ def test_another_number_of_workers_may_take_over(configure, fed, tmp_path):
     [
         {"seed": 4},
         {"rounds": 6},
-        {"bandwidth": 0.3},
+        {"gamma": 0.3},
         {"budget": Budget(1.0, 1e-5)},
         {"optimiser": "adam"},
         {"start": np.zeros((6, 4))},
@@ -274,7 +274,7 @@ from dpfedvis.federation.feddl import FedDL
 folder, settings = sys.argv[1], json.loads(sys.argv[2])
 rng = np.random.default_rng(5)
 fed = FederatedData([rng.normal(0.3 * p, 1.0, (n, 4)) for p, n in enumerate((20, 30, 45))])
-config = FedDL(landmarks=6, bandwidth=0.2, seed=3, start="normal", budget=Budget(2.0, 1e-5), **settings)
+config = FedDL(landmarks=6, gamma=0.2, seed=3, start="normal", budget=Budget(2.0, 1e-5), **settings)
 seen = open(folder + "/seen.txt", "a", buffering=1)
 
 

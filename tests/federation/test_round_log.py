@@ -34,9 +34,7 @@ def objective(fed, Y, weights, kernel=KERNEL, estimator="unbiased"):
 @pytest.mark.parametrize("estimator", ["unbiased", "biased"])
 def test_the_exact_trace_is_the_weighted_mmd(weights, estimator, fed):
     kept = KeepLandmarks()
-    config = FedDL(
-        landmarks=6, rounds=4, bandwidth=(0.1, 0.4), weights=weights, estimator=estimator, exact_trace=True, seed=1
-    )
+    config = FedDL(landmarks=6, rounds=4, gamma=(0.1, 0.4), weights=weights, mmd=estimator, exact_trace=True, seed=1)
     result = config.run(fed, callbacks=[kept])
     omega = [1 / 3] * 3 if weights == "equal" else [n / 95 for n in (20, 30, 45)]
     for each in result.trace:
@@ -45,7 +43,7 @@ def test_the_exact_trace_is_the_weighted_mmd(weights, estimator, fed):
 
 
 def test_the_exact_trace_is_asked_for_by_name(fed):
-    assert all(math.isnan(each.exact) for each in FedDL(landmarks=6, rounds=3, bandwidth=0.2).run(fed).trace)
+    assert all(math.isnan(each.exact) for each in FedDL(landmarks=6, rounds=3, gamma=0.2).run(fed).trace)
 
 
 def test_single_records_have_no_pairs():
@@ -58,7 +56,7 @@ def test_single_records_have_no_pairs():
 def test_the_estimate_follows_the_objective_within_its_error(mechanism, fed):
     """Each step adds an error of at most (L/2)‖step‖²."""
     budget = Budget(1e9, 1e-5) if mechanism == "variable" else None
-    config = FedDL(landmarks=6, mechanism=mechanism, budget=budget, rounds=25, bandwidth=0.2, exact_trace=True, seed=1)
+    config = FedDL(landmarks=6, mechanism=mechanism, budget=budget, rounds=25, gamma=0.2, exact_trace=True, seed=1)
     result = config.run(fed)
     start = ExactObjective(fed, [n / 95 for n in (20, 30, 45)], KERNEL)
     kept = KeepLandmarks()
@@ -84,7 +82,7 @@ def test_noise_does_not_bias_the_estimate(fed):
             mechanism="gradient",
             budget=Budget(2.0, 1e-5),
             rounds=6,
-            bandwidth=0.2,
+            gamma=0.2,
             exact_trace=True,
             seed=seed,
             start=np.random.default_rng(0).normal(size=(6, 4)),
@@ -100,9 +98,7 @@ def test_noise_does_not_bias_the_estimate(fed):
 
 def test_mechanisms_without_gradients_give_no_estimate(fed):
     for name, steps in (("mean-embedding", 1), ("variable", 2)):
-        config = FedDL(
-            landmarks=6, mechanism=name, budget=Budget(2.0, 1e-5), rounds=3, local_steps=steps, bandwidth=0.2
-        )
+        config = FedDL(landmarks=6, mechanism=name, budget=Budget(2.0, 1e-5), rounds=3, local_steps=steps, gamma=0.2)
         assert all(math.isnan(each.change) for each in config.run(fed).trace)
 
 

@@ -56,7 +56,7 @@ def configured(chosen, *, adjacency="replace-one", **settings) -> FedDL:
         "mechanism": chosen,
         "budget": Budget(2.0, 1e-5, adjacency=adjacency),
         "rounds": ROUNDS,
-        "bandwidth": GAMMA,
+        "gamma": GAMMA,
         "start": start,
         "public_records": 40 if adjacency == "add-remove" else None,
         "seed": 11,

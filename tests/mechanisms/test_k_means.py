@@ -111,14 +111,14 @@ def test_settled_landmarks_are_not_shaken_by_the_noise_of_another_sweep():
 def test_a_run_tells_its_mechanism_of_the_noise():
     """σ/n over clients by their weights: local noise adds up, a shared one is one for all."""
     fed = federation((20, 60), 3, shift=0, dtype=np.float64)
-    common = {"landmarks": 4, "budget": Budget(1.0, 1e-5), "bandwidth": 0.5, "start": "normal"}
+    common = {"landmarks": 4, "budget": Budget(1.0, 1e-5), "gamma": 0.5, "start": "normal"}
     for trust in ("local", "aggregate"):
         result = FedDL(mechanism=KMeans(trust=trust), **common).run(fed)
         sigmas = {event.client: event.sigma for event in result.ledger.events()}
         own = [weight * sigma for weight, sigma in zip((0.25, 0.75), sigmas.values(), strict=True)]
         expected = math.hypot(*own) if trust == "local" else next(iter(sigmas.values()))
         assert result.public.noise == pytest.approx(expected, rel=1e-12)
-    assert FedDL(landmarks=4, bandwidth=0.5, start="normal").run(fed).public.noise == 0.0
+    assert FedDL(landmarks=4, gamma=0.5, start="normal").run(fed).public.noise == 0.0
 
 
 def test_an_empty_landmark_goes_beside_the_fullest():
@@ -146,7 +146,7 @@ def test_without_noise_it_is_lloyds_algorithm():
         mechanism=KMeans(sweeps=8, reach=20.0),
         budget=Budget(1e9, 1e-5),
         rounds=50,
-        bandwidth=0.5,
+        gamma=0.5,
         start=start,
     )
     result = config.run(FederatedData([X[:100], X[100:]], dtype=np.float64))

@@ -35,7 +35,7 @@ def run(fed, **settings):
         "mechanism": "gradient",
         "budget": Budget(2.0, 1e-5),
         "rounds": 3,
-        "bandwidth": "moments",
+        "gamma": "moments",
         "tau_x": 10.0,
         "start": "normal",
     }
@@ -79,7 +79,7 @@ def test_start_and_bandwidth_share_one_release():
 
 
 def test_the_start_alone_needs_the_release_too():
-    result = run(fed_of(), start="mean", bandwidth=0.1)
+    result = run(fed_of(), start="mean", gamma=0.1)
     assert sum(event.what == "moments" for event in result.ledger.events()) == 2
     assert result.public.kernel.gammas == (0.1,)
 
@@ -92,30 +92,28 @@ def test_moments_are_sampled_by_nobody():
         mechanism="none",
         budget=None,
         rounds=2,
-        bandwidth="median",
+        gamma="median",
         sampling_rate=0.01,
         seed=1,
     )
-    assert (
-        config.run(fed).public.kernel == FedDL(landmarks=6, rounds=2, bandwidth="median", seed=1).run(fed).public.kernel
-    )
+    assert config.run(fed).public.kernel == FedDL(landmarks=6, rounds=2, gamma="median", seed=1).run(fed).public.kernel
 
 
 def test_the_median_is_an_unprotected_release():
     fed, ledger, seen = fed_of(), Ledger(budget=Budget(2.0, 1e-5)), []
-    config = FedDL(landmarks=6, mechanism="gradient", budget=Budget(2.0, 1e-5), bandwidth="median", rounds=2)
+    config = FedDL(landmarks=6, mechanism="gradient", budget=Budget(2.0, 1e-5), gamma="median", rounds=2)
     with pytest.raises(UnprotectedReleaseError, match="median"):
         config.run(fed, ledger=ledger, witness=lambda events, values: seen.append(values))
     assert len(ledger) == 0
     assert not seen
-    result = FedDL(landmarks=6, rounds=2, bandwidth="median").run(fed)
+    result = FedDL(landmarks=6, rounds=2, gamma="median").run(fed)
     events = list(result.ledger.events())[:2]
     assert {(type(event), event.stage, event.what) for event in events} == {(Unprotected, "scale", "median distance")}
 
 
 def test_the_median_is_the_median():
     fed = fed_of((40, 60))
-    result = FedDL(landmarks=6, rounds=1, bandwidth="median").run(fed)
+    result = FedDL(landmarks=6, rounds=1, gamma="median").run(fed)
 
     def median(X):
         X = X.astype(np.float64)
@@ -144,7 +142,7 @@ def test_public_is_the_default_with_bounds_and_needs_them():
     result = FedDL(landmarks=6, rounds=1, bounds=(-4.0, 4.0)).run(fed)
     assert result.public.kernel.gammas == pytest.approx([6 / (4 * 64)])
     with pytest.raises(InvalidParameter, match="bounds"):
-        FedDL(landmarks=6, rounds=1, bandwidth="public").run(fed)
+        FedDL(landmarks=6, rounds=1, gamma="public").run(fed)
 
 
 # Small and degenerate data
@@ -156,7 +154,7 @@ def test_one_record_a_client():
     assert np.isfinite(result.landmarks).all()
     assert 0 < result.public.kernel.gammas[0] < math.inf
     with pytest.raises(InvalidParameter, match="are all records equal") as caught:
-        FedDL(landmarks=6, rounds=1, bandwidth="median").run(fed)
+        FedDL(landmarks=6, rounds=1, gamma="median").run(fed)
     assert caught.value.value == 0.0
 
 
@@ -166,7 +164,7 @@ def test_constant_features():
     assert result.public.kernel.gammas[0] == pytest.approx(1 / (0.01 * 4)), "the floor of a hundredth of τ²"
     assert np.isfinite(result.landmarks).all()
     with pytest.raises(InvalidParameter, match="are all records equal"):
-        FedDL(landmarks=6, rounds=1, bandwidth="median").run(fed)
+        FedDL(landmarks=6, rounds=1, gamma="median").run(fed)
 
 
 def test_records_beyond_the_bound_are_clipped():
@@ -178,7 +176,7 @@ def test_records_beyond_the_bound_are_clipped():
 def test_bad_settings_are_named():
     fed = fed_of()
     with pytest.raises(InvalidParameter) as caught:
-        run(fed, bandwidth="scott")
+        run(fed, gamma="scott")
     assert caught.value.value == "scott"
     with pytest.raises(InvalidParameter) as caught:
         kernel_of_distance(0.0)

@@ -7,19 +7,18 @@ import json
 import re
 import shutil
 import sqlite3
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from dpfedvis.estimators.tsne_umap import FedTSNE
 from sklearn.base import clone
 
 from accounting import Event, GaussianRelease, Ledger, PostProcessing, Unprotected
 from attacks.shared.gradients import contribution_of
 from attacks.shared.registry import NothingToAttack
 from dpfedvis import FederatedData
-from dpfedvis.estimators.tsne_umap import FedTSNE
 from dpfedvis.mechanisms import mechanism
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.mmd import data_gradient
@@ -53,7 +52,7 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("runs") / "exact"
-    execute(replace(BASE, mechanism="none", epsilon=None, release=None), folder, show=show)
+    execute(BASE.updated(mechanism="none", epsilon=None, release=None), folder, show=show)
     return folder
 
 
@@ -70,7 +69,7 @@ class Listener:
 def refit(config: RunConfig) -> tuple[Any, Listener]:
     fed = config.federated()
     listener = Listener()
-    estimator = config.settled(fed).estimator().watch(witness=listener)
+    estimator = config.resolved(fed).estimator().watch(witness=listener)
     return estimator.fit(fed), listener
 
 
@@ -87,7 +86,7 @@ def refit(config: RunConfig) -> tuple[Any, Listener]:
     ids=["noisy", "exact", "sums", "input", "clusters", "scale"],
 )
 def test_all_that_passed_is_there_in_its_order(changes: dict[str, Any], tmp_path: Path) -> None:
-    config = replace(BASE, **changes)
+    config = BASE.updated(**changes)
     execute(config, tmp_path / "run", show=show)
     estimator, listener = refit(config)
     recording = Recording.read(tmp_path / "run")
@@ -116,7 +115,7 @@ def test_all_that_passed_is_there_in_its_order(changes: dict[str, Any], tmp_path
 def test_uploads_of_a_round_follow_from_the_landmarks_that_the_server_sent(exact: Path) -> None:
     """The slow way round: an honest gradient at the recorded Y is the recorded upload."""
     recording = Recording.read(exact)
-    fed = replace(BASE, mechanism="none", epsilon=None, release=None).federated()
+    fed = BASE.updated(mechanism="none", epsilon=None, release=None).federated()
     assert sorted(recording.trajectory) == [0, 1, 2, 3, 4]
     np.testing.assert_array_equal(recording.trajectory[4], recording.landmarks)
     uploads = recording.of("gradient")
@@ -135,12 +134,12 @@ def test_uploads_of_a_round_follow_from_the_landmarks_that_the_server_sent(exact
 def test_kinds_of_events_survive(private: Path, exact: Path, tmp_path: Path) -> None:
     assert all(isinstance(upload.events[0], GaussianRelease) for upload in Recording.read(private).uploads)
     assert all(isinstance(upload.events[0], Unprotected) for upload in Recording.read(exact).uploads)
-    execute(replace(BASE, mechanism="input", release=None), tmp_path / "run", show=show)
+    execute(BASE.updated(mechanism="input", release=None), tmp_path / "run", show=show)
     assert all(isinstance(upload.events[0], PostProcessing) for upload in Recording.read(tmp_path / "run").uploads)
 
 
 def test_sums_are_recorded_as_sums(tmp_path: Path) -> None:
-    execute(replace(BASE, trust="aggregate", rounds=2), tmp_path / "run", show=show)
+    execute(BASE.updated(trust="aggregate", rounds=2), tmp_path / "run", show=show)
     uploads = Recording.read(tmp_path / "run").of("gradient")
     assert [upload.clients for upload in uploads] == [("client-0", "client-1", "client-2")] * 2
     assert all(upload.values.dtype == np.float64 for upload in uploads)
@@ -202,7 +201,7 @@ def test_of_a_private_map_the_server_has_landmarks_and_no_place_of_a_record(
     """Clients place their records at home, exactly: a folder with those places would break the statement's ε."""
     made, make = [], RunConfig.estimator
     monkeypatch.setattr(RunConfig, "estimator", lambda config: made.append(make(config)) or made[-1])
-    execute(replace(BASE, release="none", mechanism="k-means"), tmp_path / "run", show=show)
+    execute(BASE.updated(release="none", mechanism="k-means"), tmp_path / "run", show=show)
     (estimator,) = made
     assert estimator.embedding_.shape == (120, 2)
     recording = Recording.read(tmp_path / "run")
@@ -264,7 +263,7 @@ def test_labels_stay_with_the_clients(private: Path) -> None:
 def test_how_many_records_a_client_has_is_private_where_it_is_the_unit(tmp_path: Path) -> None:
     """No file of the server's tells it; the gradient attacks, which need it, say so."""
     folder = tmp_path / "run"
-    config = replace(BASE, mechanism="gradient", release="none", unit="client", epsilon=4.0, partition="dirichlet:0.5")
+    config = BASE.updated(mechanism="gradient", release="none", unit="client", epsilon=4.0, partition="dirichlet:0.5")
     execute(config, folder, show=show)
     sizes = {str(n) for n in config.federated().records if n > 9}
     assert sizes
@@ -280,7 +279,7 @@ def test_how_many_records_a_client_has_is_private_where_it_is_the_unit(tmp_path:
 
 
 def test_recorded_rounds_are_the_first(tmp_path: Path) -> None:
-    execute(replace(BASE, recorded_rounds=1), tmp_path / "run", show=show)
+    execute(BASE.updated(recorded_rounds=1), tmp_path / "run", show=show)
     recording = Recording.read(tmp_path / "run")
     assert {upload.round for upload in recording.uploads} == {1, None}
     assert sorted(recording.trajectory) == [0, 1]
@@ -289,7 +288,7 @@ def test_recorded_rounds_are_the_first(tmp_path: Path) -> None:
 
 def test_recording_changes_nothing(private: Path) -> None:
     fed = BASE.federated()
-    plain = BASE.settled(fed).estimator().fit(fed)
+    plain = BASE.resolved(fed).estimator().fit(fed)
     np.testing.assert_array_equal(Recording.read(private).landmarks, plain.landmarks_)
     np.testing.assert_array_equal(Recording.read(private).embedding, plain.embedding_)
 

@@ -299,7 +299,7 @@ class Study:
             landmarks=count,
             rounds=self.settings.rounds,
             optimiser="momentum",
-            bandwidth=self.kernel,
+            gamma=self.kernel,
             bounds=self.dataset.feature_range,
             seed=self.settings.seed,
         ).run(fed)

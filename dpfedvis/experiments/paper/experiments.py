@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dpfedvis.experiments.paper.paper import TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, Number, Printed
 from dpfedvis.experiments.paper.recipes import (
@@ -18,14 +18,13 @@ from dpfedvis.experiments.paper.recipes import (
     map_config,
 )
 from dpfedvis.experiments.sweeps.cells import Cell
-from dpfedvis.runs.settings import MapName
 
 # The paper's axes have no numbers that could be read off; these are ours.
 ROUNDS = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 LANDMARKS = (50, 100, 200, 500, 1000)
 BETAS = (0.0, 0.1, 0.5, 1.0, 2.0, 5.0)
 PARTITIONS = {"IID": "iid", "non-IID": "by-class"}
-_LAYOUTS: dict[str, MapName] = {"t-SNE": "tsne", "UMAP": "umap"}
+_LAYOUTS: dict[str, str] = {"t-SNE": "tsne", "UMAP": "umap"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Entry:
 
     def cells(self, seeds: int) -> list[Cell]:
         """Return the cells of all seeds."""
-        return [Cell(self.cell.kind, replace(self.cell.config, seed=seed)) for seed in range(seeds)]
+        return [Cell(self.cell.kind, self.cell.config.updated(seed=seed)) for seed in range(seeds)]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.data.checks import Missing
-from dpfedvis.estimators.clusters import Affinity
 from dpfedvis.experiments.sweeps.cells import Cell
-from dpfedvis.runs.settings import MapName, RunConfig
+from dpfedvis.numerics.spectral import Affinity
+from dpfedvis.runs.settings import RunConfig
 
 # What the published runs used: the first so many images, the number of rounds, the repeats of each number.
 MAP_RECORDS, MAP_ROUNDS = 40_000, 500
@@ -105,7 +105,7 @@ class Shrink:
         return said
 
 
-def map_config(shrink: Shrink, data: str, map: MapName, partition: str, **further: Any) -> RunConfig:
+def map_config(shrink: Shrink, data: str, map: str, partition: str, **further: Any) -> RunConfig:
     """Return a Fed-tSNE or Fed-UMAP of the paper; `further` settings win."""
     return RunConfig(
         data=shrink.data or data,

@@ -12,13 +12,11 @@ from dpfedvis.evaluation.metrics import Evaluated
 from dpfedvis.evaluation.scores import Scores, score
 from dpfedvis.experiments.sweeps.landmarks import Given
 from dpfedvis.federation.feddl import FedDL
-from dpfedvis.federation.private_map import PublishedMap
+from dpfedvis.federation.private_map import PublishedMap, Recipe
 from dpfedvis.federation.private_map.subspace import Subspace
 from dpfedvis.numerics.distances import GramDistances
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.runs.settings import RunConfig
-
-_NEIGHBORS, _STARTS = 10, 10  # of clusters, as in `FedSpectralClustering`
 
 
 def central_map(config: RunConfig, fed: FederatedData) -> Array:
@@ -27,7 +25,7 @@ def central_map(config: RunConfig, fed: FederatedData) -> Array:
     The layout is that of the federated map, so that they differ in nothing but the distances.
     """
     X, _ = fed.pooled()
-    estimator = config.settled(fed).estimator()
+    estimator = config.resolved(fed).estimator()
     if not isinstance(estimator, FederatedMap):
         raise InvalidParameter("map", config.map, "tsne or umap for a central map")
     centred = (X - X.mean(axis=0, dtype=np.float64)).astype(np.float32)
@@ -49,13 +47,14 @@ def _spectral(config: RunConfig, X: NDArray[np.floating]) -> NDArray[np.int64]:
 
     from sklearn.cluster import SpectralClustering
 
-    common = {"n_clusters": config.clusters, "n_init": _STARTS, "random_state": config.seed}
-    if config.affinity == "neighbors":
-        made = SpectralClustering(affinity="nearest_neighbors", n_neighbors=_NEIGHBORS, **common)
-    elif config.affinity_gamma is None:
+    spectral = config.spectral
+    common = {"n_clusters": spectral.clusters, "n_init": spectral.starts, "random_state": config.seed}
+    if spectral.affinity == "neighbors":
+        made = SpectralClustering(affinity="nearest_neighbors", n_neighbors=spectral.neighbours, **common)
+    elif spectral.affinity_gamma is None:
         raise InvalidParameter("affinity_gamma", None, "given for central clusters with affinity='kernel'")
     else:
-        made = SpectralClustering(affinity="rbf", gamma=config.affinity_gamma, **common)
+        made = SpectralClustering(affinity="rbf", gamma=spectral.affinity_gamma, **common)
     with warnings.catch_warnings():
         # Parts that nothing connects are as good as clusters can be.
         warnings.filterwarnings("ignore", message="Graph is not fully connected")
@@ -70,17 +69,17 @@ def data_free_scores(config: RunConfig, fed: FederatedData, neighbors: NDArray[n
     places its own records among them at home, as with ``release="none"``. Nothing leaves a client, so that whatever
     this map shows a client knows of its own records: it is what a private map must beat.
     """
-    config = config.settled(fed)
+    config = config.resolved(fed)
     estimator = config.estimator()
     if not isinstance(estimator, FederatedMap):
         raise InvalidParameter("map", config.map, "tsne or umap for the data-free baseline: clients place no clusters")
-    bounded = config.bounds is not None
+    bounds, layout = config.feddl.get("bounds"), config.layout
     public = FedDL(
         landmarks=config.landmarks or 0,
         mechanism=Given(),
-        bandwidth="public" if bounded else 1 / (2 * fed.n_features),
-        bounds=config.bounds,
-        start="uniform" if bounded else "normal",
+        gamma="public" if bounds is not None else 1 / (2 * fed.n_features),
+        bounds=bounds,
+        start="normal" if bounds is None else "uniform",
         seed=config.seed,
     ).run(fed)
     if len(public.ledger):
@@ -88,7 +87,7 @@ def data_free_scores(config: RunConfig, fed: FederatedData, neighbors: NDArray[n
     features = fed.n_features
     whole = Subspace(np.zeros(features), np.eye(features), np.ones(features))
     anchors = public.landmarks.astype(np.float32)
-    places = estimator.recipe.scaled(estimator.lay_out_anchors(anchors), fed.n_records / fed.n_clients)
+    places = Recipe().scaled(layout.lay_out_anchors(anchors, config.seed), fed.n_records / fed.n_clients)
     published = PublishedMap(whole, anchors, places, config.seed)
     embedding = np.concatenate([estimator.at_home(published, client.X) for client in fed.clients])
     kernel = public.public.kernel

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from dpfedvis.estimators.settings import CLUSTERS, PRIVATE_MAP, known_tables
+from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.runs.settings import RunConfig
 
 Kind = Literal["run", "central", "data-free"]
@@ -14,10 +16,8 @@ Kind = Literal["run", "central", "data-free"]
 # They change how long a cell takes or what is kept of it, not what comes out.
 _NO_MATTER = ("jobs", "recorded_rounds")
 _DATA = ("data", "records", "sample", "label_column", "client_column", "missing", "clients", "partition", "bounds")
-_LAYOUT = ("map", "perplexity", "neighbours", "clusters", "affinity", "affinity_gamma")
 # What happens to landmarks after they are learned.
-_RELEASE = ("distances", "rank", "ridge", "release", "release_share", "tau_x", "density", "classes")
-_AFTER = (*_LAYOUT, *_RELEASE, *_NO_MATTER)
+_RELEASE = ("map", "distances", "rank", "ridge", "search", "release", "release_share", "tau_x")
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,15 @@ class Cell:
     @classmethod
     def baseline(cls, kind: Kind, config: RunConfig) -> Cell:
         """Return the baseline beside a run: of its settings, those that such a baseline has."""
-        kept = {name: getattr(config, name) for name in (*_DATA, *_LAYOUT, "seed", "jobs")}
-        if kind == "data-free":
+        kept = {name: value for name, value in config.given.items() if name in (*_DATA, "map", "seed", "jobs")}
+        if kind == "data-free" and config.landmarks is not None:
             kept["landmarks"] = config.landmarks
-        return cls(kind, RunConfig(**kept))
+        return cls(kind, RunConfig(**kept, **_layouts(config)))
 
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that are not at their defaults and matter for the result."""
-        return _given(self.config, leave=_NO_MATTER)
+        return _given(self.config, without=_NO_MATTER)
 
     def address(self, data_sha256: str) -> str:
         """Hash of everything that the result depends on, but the code.
@@ -64,7 +64,9 @@ class Cell:
         """
         if self.kind != "run" or self.config.epsilon is not None:
             return None
-        settings = {name: value for name, value in _given(self.config, leave=_AFTER).items() if name != "data"}
+        after = (*_RELEASE, *_NO_MATTER, *known_tables()[PRIVATE_MAP])
+        after = (*after, *(name for table in _layouts(self.config).values() for name in table))
+        settings = {name: value for name, value in _given(self.config, without=after).items() if name != "data"}
         return digest({"format": 1, "code": code, "data": data_sha256, "landmarks": settings})
 
 
@@ -74,10 +76,11 @@ def digest(facts: dict[str, Any]) -> str:
     return hashlib.sha256(line.encode()).hexdigest()
 
 
-def _given(config: RunConfig, leave: tuple[str, ...]) -> dict[str, Any]:
-    given = {}
-    for field in fields(config):
-        value = getattr(config, field.name)
-        if field.name not in leave and (field.default is MISSING or value != field.default):
-            given[field.name] = list(value) if isinstance(value, tuple) else value
-    return given
+def _layouts(config: RunConfig) -> dict[str, Any]:
+    """The tables of layouts and clusters, which baselines share."""
+    return {name: dict(table) for name, table in config.tables.items() if name in (*LAYOUTS, CLUSTERS)}
+
+
+def _given(config: RunConfig, without: tuple[str, ...]) -> dict[str, Any]:
+    given = {name: value for name, value in config.given.items() if name not in without}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}

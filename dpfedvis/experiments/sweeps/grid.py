@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -34,17 +34,17 @@ from typing import Any
 from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.estimators.settings import CHOSEN, PRIVATE_MAP, known_tables
 from dpfedvis.experiments.sweeps.cells import Cell, Kind
-from dpfedvis.runs.settings import RunConfig, UnknownSetting
-from dpfedvis.runs.toml_files import read_toml
+from dpfedvis.mechanisms import mechanism
+from dpfedvis.runs.settings import RunConfig, read_toml
 
 BASELINES: tuple[Kind, ...] = ("central", "data-free")
 MOST_CELLS = 100_000
 _LISTS = ("bounds", "gamma", "classes")  # settings that are lists themselves
-_OF_MECHANISM = ("beta", "clip", "frequencies", "batch")
 _OF_BUDGET = (
     *("delta", "adjacency", "unit", "scope", "trust", "sampling_rate", "public_records"),
-    *("release", "release_share", "density", "classes", "shares", "components", "placement"),
+    *("release", "release_share"),
 )
 
 
@@ -90,10 +90,6 @@ def _expanded(values: dict[str, Any]) -> Iterable[Cell]:
     seeds, baselines = _seeds(values.pop("seeds", 1)), _baselines(values.pop("baselines", []))
     if "seed" in values:
         raise InvalidGrid("a grid has 'seeds', a number of them or a list, and no 'seed'")
-    known = {field.name for field in fields(RunConfig)}
-    for name in values:
-        if name not in known:
-            raise UnknownSetting(name)
     axes = {name: _axis(name, value) for name, value in values.items()}
     if math.prod(map(len, axes.values())) * len(seeds) > MOST_CELLS:
         raise InvalidGrid(f"the grid has more than {MOST_CELLS} cells; split it")
@@ -126,13 +122,12 @@ def _without_budget(config: RunConfig) -> RunConfig:
     """The run with neither budget nor noise. It releases exact rows, which a private map by placement at home does not:
     for landmarks it is the limit of the mechanisms that protect, for such maps it is another way.
     """
-    from dpfedvis.mechanisms import mechanism
-
-    defaults: dict[str, Any] = {field.name: field.default for field in fields(RunConfig)}
-    dropped = {name: defaults[name] for name in _OF_BUDGET}
+    kept = {name: value for name, value in config.given.items() if name not in (*_OF_BUDGET, "epsilon")}
+    dropped = set(known_tables()[PRIVATE_MAP])
     if config.mechanism is None or mechanism(config.mechanism).protection != "none":
-        dropped |= {"mechanism": "none", **{name: defaults[name] for name in _OF_MECHANISM}}
-    return replace(config, **{**dropped, "epsilon": None})
+        kept["mechanism"] = "none"
+        dropped |= set(config.tables.get(CHOSEN, {}))
+    return RunConfig(**{name: value for name, value in kept.items() if name not in dropped})
 
 
 def _axis(name: str, value: Any) -> list[Any]:

@@ -19,7 +19,9 @@ from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.estimators.clusters import FedSpectralClustering
-from dpfedvis.estimators.tsne_umap import FedTSNE, FedUMAP
+from dpfedvis.estimators.maps import FedMap
+from dpfedvis.estimators.tsne import FedTSNE
+from dpfedvis.estimators.umap import FedUMAP
 from dpfedvis.experiments.sweeps.cache import Arrays, as_bytes, as_text, shared
 from dpfedvis.federation.feddl import FedDL, FedDLResult
 from dpfedvis.mechanisms import BaseMechanism, Message, PreparedRecords, Update
@@ -79,7 +81,7 @@ class _Sharing(FederatedEstimator):
             landmarks=len(kept["landmarks"]),
             mechanism=Given(),
             start=kept["landmarks"],
-            bandwidth=Kernel(tuple(kept["gammas"].tolist())),
+            gamma=Kernel(tuple(kept["gammas"].tolist())),
             seed=self.random_state,
         ).run(fed, ledger=ledger)
         self._keep(fed, result)
@@ -94,6 +96,10 @@ class _SharingUMAP(_Sharing, FedUMAP):
     pass
 
 
+class _SharingMap(_Sharing, FedMap):
+    pass
+
+
 class _SharingClusters(_Sharing, FedSpectralClustering):
     pass
 
@@ -101,6 +107,7 @@ class _SharingClusters(_Sharing, FedSpectralClustering):
 _KINDS: dict[type[FederatedEstimator], type[_Sharing]] = {
     FedTSNE: _SharingTSNE,
     FedUMAP: _SharingUMAP,
+    FedMap: _SharingMap,
     FedSpectralClustering: _SharingClusters,
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
@@ -13,7 +13,7 @@ from dpfedvis.evaluation.metrics import METRICS, Metric
 from dpfedvis.experiments.sweeps.cells import Kind
 from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.runs.code_version import CodeVersion
-from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.settings import RunConfig, bare_defaults
 
 CONFIDENCE = 0.95
 # Settings that define a context; all others distinguish runs within it.
@@ -176,7 +176,7 @@ class Context:
         return tuple(metric for metric in curves if any(metric.key in point.scores for point in self.runs))
 
 
-_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(RunConfig)}
+_DEFAULTS = bare_defaults()
 
 
 def latest_version(rows: Iterable[CellRow]) -> CodeVersion | None:
@@ -255,9 +255,9 @@ def _label(row: CellRow, telling: list[str]) -> str:
     config = RunConfig.from_mapping(row.settings)
     if row.kind != "run":
         return f"{row.kind}, landmarks {config.landmarks}" if config.landmarks and "landmarks" in telling else row.kind
-    words = [config.chosen_mechanism]
+    words, values = [str(config.chosen_mechanism)], {**_DEFAULTS, **config.given}
     for name in telling:
-        value = getattr(config, name)
+        value = values[name]
         # A run without a budget has dropped what belongs to one: its defaults say nothing about it.
         silent = value == _DEFAULTS[name] and (config.epsilon is None or name == "scope")
         if value is not None and not silent:

@@ -6,7 +6,7 @@ import hashlib
 import math
 import time
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -98,7 +98,7 @@ def work(task: Task) -> CellRow:
 
 def compute(task: Task) -> Outcome:
     """Run a cell and score it."""
-    config = replace(task.cell.config, jobs=task.threads)
+    config = task.cell.config.updated(jobs=task.threads)
     dataset = dataset_of(config)
     fed = config.federated(dataset)
     neighbors = _neighbors(dataset, fed, config, task.cache)
@@ -116,7 +116,7 @@ def _run(task: Task, config: RunConfig, fed: FederatedData, neighbors: NDArray[n
     from dpfedvis.evaluation.scores import scores_of
     from dpfedvis.experiments.sweeps.landmarks import sharing
 
-    estimator = config.settled(fed).estimator()
+    estimator = config.resolved(fed).estimator()
     address = task.cell.landmark_address(task.data_sha256, str(task.version))
     if address is not None and task.cache is not None:
         estimator = sharing(estimator, task.cache / "landmarks", address)

@@ -6,16 +6,14 @@ in the published map happens at the client and costs nothing.
 
 from dpfedvis.federation.private_map.density import Density, DensityGrid
 from dpfedvis.federation.private_map.learner import Learned, Learner, Shares, landmarks_for
-from dpfedvis.federation.private_map.placement import Anchored, ByWeights, Diffused, Placement, placement
+from dpfedvis.federation.private_map.placement import Anchored, ByTransform, ByWeights, Diffused, Placement, placement
 from dpfedvis.federation.private_map.published_map import PublishedMap
 from dpfedvis.federation.private_map.recipe import Recipe
 from dpfedvis.federation.private_map.subspace import Subspace
-from dpfedvis.federation.private_map.transforms import ByTransform, ByUMAPTransform
 
 __all__ = [
     "Anchored",
     "ByTransform",
-    "ByUMAPTransform",
     "ByWeights",
     "Density",
     "DensityGrid",

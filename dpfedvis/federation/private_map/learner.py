@@ -16,7 +16,7 @@ from accounting.events import Stage
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Door, Failure, Outbox, Streams, Witness
 from dpfedvis.federation.checkpoint import claim, fingerprint, ledger_for, read_or_make
-from dpfedvis.federation.feddl import Callback, FedDL, FedDLResult
+from dpfedvis.federation.feddl import Callback, FedDL, FedDLResult, NoiseName
 from dpfedvis.federation.noise_plan import RunPlan, plan_run
 from dpfedvis.federation.private_map.subspace import Subspace, client_level_remark, principal_subspace
 from dpfedvis.federation.releases import Releases
@@ -55,7 +55,7 @@ class Shares:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            checks.probability(f"share of {each.name}", getattr(self, each.name))
+            checks.share(f"share of {each.name}", getattr(self, each.name))
 
     def planned(self, *, scale: bool, density: bool) -> dict[str, tuple[float, Stage]]:
         """Name, share and stage of every release except the landmarks'."""
@@ -107,7 +107,7 @@ class Learner:
     density: bool = False
     tau_x: float | None = None
     public_records: int | None = None
-    noise: Literal["seeded", "system", "discrete"] = "seeded"
+    noise: NoiseName = "seeded"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -166,7 +166,7 @@ class Learner:
             mechanism=self.mechanism,
             budget=self.budget,
             rounds=self.rounds,
-            bandwidth=Kernel(tuple(factor / typical for factor in self.factors)),
+            gamma=Kernel(tuple(factor / typical for factor in self.factors)),
             weights=self._weighting,
             public_records=self.public_records,
             start=start,

@@ -1,9 +1,9 @@
 """Placement of a client's own records in the published map. All of it happens at the client.
 
-Four ways: the weighted mean of the nearest anchors; the `transform` of openTSNE or umap (see `transforms`);
-*diffusion*, where similar records settle together; and *anchored refinement*, where the client then lays out all its
-records by their own neighbours around fixed anchors. The last two take local structure from the client's own data and
-only the frame from the anchors.
+Four ways: among its nearest anchors by weight; by the layout's own `transform`; by
+*diffusion*, where records that are alike settle together; or by *anchored refinement*, where the client then lays out
+all its records, with their own neighbours pulling, while the anchors stay pinned. The last two take local structure
+from the client's own data and only the frame from the anchors.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from dpfedvis.federation.private_map.published_map import PublishedMap
 from dpfedvis.numerics.diffusion import diffuse, nearby_weights, own_coordinates, settle
 from dpfedvis.numerics.distances import GramDistances
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.layouts import Layout
 from dpfedvis.numerics.neighbors import Neighbors, nearest, nearest_to
 
 LEAST_TOGETHER = 5  # fewer records are placed one by one
 SETTLING = 8  # steps of mean shift
+
+
+PLACEMENTS = ("anchored", "diffused", "weights", "transform")
 
 
 class Placement(Protocol):
@@ -181,17 +185,29 @@ class Anchored:
         return csr_array(joint / joint.sum())
 
 
-def placement(choice: Placement | str, anchored: Placement, transform: Placement) -> Placement:
-    """Return the placement of this short name, two of which depend on the layout; or the given placement."""
+@dataclass(frozen=True)
+class ByTransform:
+    """As the layout itself places new records among fixed ones: openTSNE's or umap's `transform`."""
+
+    layout: Layout
+
+    def __call__(self, published: PublishedMap, records: Array) -> Array:
+        """Place all records of one client."""
+        points = published.subspace.coordinates(records)
+        return self.layout.place_among(published.anchors, published.places, points, published.seed)
+
+
+def placement(choice: Placement | str, layout: Layout) -> Placement:
+    """Return a placement: itself, or the one of this short name for maps of this layout."""
     if not isinstance(choice, str):
         return choice
     known: dict[str, Placement] = {
-        "anchored": anchored,
+        "anchored": Anchored(**layout.refinement),
         "diffused": Diffused(),
         "weights": ByWeights(),
-        "transform": transform,
+        "transform": ByTransform(layout),
     }
-    return known[checks.one_of("placement", choice, known)]
+    return known[choice]
 
 
 def _pinned(places: Array, method: Literal["bh", "fft"]) -> Callable[..., tuple[float, Array]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,21 @@ from accounting import Budget, checks
 from accounting.errors import InvalidParameter
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Streams
+from dpfedvis.federation.feddl import NoiseName
 from dpfedvis.federation.private_map.density import Density, DensityGrid, cell_numbers, cells_for
 from dpfedvis.federation.private_map.learner import Learned, Learner, Shares
-from dpfedvis.federation.private_map.placement import ByWeights, Placement
+from dpfedvis.federation.private_map.placement import PLACEMENTS, ByWeights, Placement
 from dpfedvis.federation.private_map.published_map import PublishedMap
 from dpfedvis.federation.private_map.subspace import Subspace
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.numerics.kernels import Array
 
-# Settings of FedDL that apply to all stages.
-_PASSED = ("noise", "public_records")
+# What of FedDL's settings also makes sense for all stages.
+_PASSED = ("public_records", "bounds")
 LEAST_ANCHORS, MOST_ANCHORS = 300, 1000
-SPREAD = 0.5  # fraction of the standard deviation around a landmark
+SPREAD = 0.5  # of the standard deviation around a landmark
+LEAST_PLACES, MOST_PLACES = 4, 20_000  # fewer have no spectral start in two dimensions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,23 +37,24 @@ class Recipe:
     Parameters
     ----------
     shares : Shares or mapping
-        Shares of the budget (of μ²) for the stages; see `Shares`.
+        Shares of μ² for the stages scale, moments, subspace and density; landmarks get the rest.
     components : int
-        Largest dimension of the subspace.
+        Dimensions of the subspace at most.
     factors : sequence of float
-        Bandwidths of the landmarks' kernel, in units of one over the mean squared distance of two records.
+        Bandwidths of the landmarks' kernel, relative to the spread of the records.
     anchors : int, optional
-        Number of points on the published map (`spread_out`). By default half a client's number of records, between 300
-        and 1000.
+        Points of the published map that stand for the landmarks (half as many as a client has records, from 300 to
+        1000). See `spread_out`.
     placement : {"anchored", "diffused", "weights", "transform"} or Placement
-        How clients place their own records. ``transform`` is openTSNE's for t-SNE and umap's for UMAP.
+        How clients place their records at home: anchored, diffused, weights or transform. The last is openTSNE's for
+        t-SNE and umap's for UMAP.
     radius : float
-        Root mean square distance of the anchors from the centre of the map, in units of √(records per client). A t-SNE
-        of n records has about this size.
+        Size of the published map, in units of √(records a client). A
+        t-SNE of n records takes about as much room.
     density : bool
-        Whether to release counts of records on a grid. Each record is placed on its own, among the anchors.
+        Also release noisy counts of records on a grid over the map: a picture for everyone.
     classes : sequence of int
-        Public labels, for a density by class. The records then need labels.
+        Public labels, to count each class by itself.
     """
 
     shares: Shares | Mapping[str, float] = field(default_factory=Shares)
@@ -66,21 +69,27 @@ class Recipe:
     def __post_init__(self) -> None:
         checks.count("components", self.components)
         if self.anchors is not None:
-            checks.at_least("anchors", self.anchors, 4)  # fewer have no spectral initialisation in two dimensions
-        checks.positive("radius", self.radius)
+            checks.whole("anchors", self.anchors, LEAST_PLACES, MOST_PLACES)
+        checks.between("radius", self.radius, 1e-3, 1e3)
         if not len(self.factors):
             raise InvalidParameter("factors", self.factors, "at least one bandwidth")
+        for factor in self.factors:
+            checks.between("factor", factor, 1e-6, 1e6)
+        if isinstance(self.placement, str):
+            checks.one_of("placement", self.placement, PLACEMENTS)
         if self.classes and not self.density:
             raise InvalidParameter("classes", tuple(self.classes), "left out without a density")
         if len(set(self.classes)) < len(self.classes):
             raise InvalidParameter("classes", tuple(self.classes), "distinct labels")
-        for factor in self.factors:
-            checks.positive("factor", factor)
+        for label in self.classes:
+            checks.whole("class", label, -(2**63), 2**63 - 1)
+        if not isinstance(self.shares, Shares | Mapping):
+            raise InvalidParameter("shares", self.shares, "a share of the budget for each of some stages")
         if not isinstance(self.shares, Shares):
-            try:
-                object.__setattr__(self, "shares", Shares(**self.shares))
-            except TypeError as error:
-                raise InvalidParameter("shares", self.shares, f"shares of the stages: {error}") from error
+            stages = [each.name for each in fields(Shares)]
+            for stage in self.shares:
+                checks.one_of("stage of shares", stage, stages)
+            object.__setattr__(self, "shares", Shares(**self.shares))
 
     def learner(
         self,
@@ -90,11 +99,13 @@ class Recipe:
         landmarks: int | None,
         rounds: int,
         tau_x: float | None,
+        noise: NoiseName,
         seed: int,
         further: Mapping[str, Any],
     ) -> Learner:
         """Return the server's side of a run."""
         if unknown := sorted(set(further) - set(_PASSED)):
+            # It learns scale and kernel itself.
             raise InvalidParameter("feddl", unknown, f"among {', '.join(_PASSED)} with release='none'")
         assert isinstance(self.shares, Shares)
         return Learner(
@@ -107,8 +118,9 @@ class Recipe:
             shares=self.shares,
             density=self.density,
             tau_x=tau_x,
+            public_records=further.get("public_records"),
+            noise=noise,
             seed=seed,
-            **further,
         )
 
     def anchored_points(self, learned: Learned, records: float, seed: int) -> Array:

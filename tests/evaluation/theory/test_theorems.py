@@ -158,7 +158,7 @@ class TestConvergence:
         """FedDL with its default step, 1/L, on unlike clients."""
         data = load("digits", records=120)
         fed = FederatedData.from_dataset(data, clients=4, partition="by-class", seed=0)
-        run = FedDL(landmarks=8, rounds=12, bandwidth=0.1, bounds=(-0.5, 1.5), exact_trace=True).run(fed)
+        run = FedDL(landmarks=8, rounds=12, gamma=0.1, bounds=(-0.5, 1.5), exact_trace=True).run(fed)
         values = [each.exact for each in run.trace]
         assert all(after <= before + 1e-6 for before, after in pairwise(values))
         assert values[-1] < values[0]

@@ -8,6 +8,7 @@ from accounting import InvalidParameter
 from dpfedvis.experiments.paper.experiments import EXPERIMENTS
 from dpfedvis.experiments.paper.paper import SCORES, TABLE1, TABLE2, TABLE3, TABLE4, TABLE5, Number
 from dpfedvis.experiments.paper.recipes import Shrink
+from dpfedvis.mechanisms import PublishedFedDL
 
 TABLES = (TABLE1, TABLE2, TABLE3, TABLE4, TABLE5)
 
@@ -68,17 +69,21 @@ def test_settings_are_the_published_ones() -> None:
     config = entries["t-SNE", "non-IID +", "nystrom"].config
     assert (config.data, config.records, config.sample, config.clients) == ("mnist", 40_000, "first", 10)
     assert (config.partition, config.landmarks, config.rounds) == ("by-class", 500, 500)
-    assert config.gamma == pytest.approx([1 / (2 * sigma**2) for sigma in (10, 20, 30, 50)])
-    assert (config.mechanism, config.optimiser, config.mmd, config.weights) == ("published", "adam", "biased", "equal")
-    assert (config.beta, config.bounds, config.distances, config.epsilon) == (1.0, (0.0, 1.0), "nystrom", None)
-    assert entries["t-SNE", "IID", "gram"].config.beta is None
+    assert config.feddl["gamma"] == pytest.approx([1 / (2 * sigma**2) for sigma in (10, 20, 30, 50)])
+    learning = {name: config.feddl[name] for name in ("optimiser", "mmd", "weights", "bounds")}
+    assert learning == {"optimiser": "adam", "mmd": "biased", "weights": "equal", "bounds": (0.0, 1.0)}
+    assert (config.mechanism, config.distances, config.epsilon) == ("published", "nystrom", None)
+    assert config.made_mechanism() == PublishedFedDL(beta=1.0)
+    assert entries["t-SNE", "IID", "gram"].config.made_mechanism() == PublishedFedDL(beta=0.0)
     assert entries["UMAP", "central", "central"].kind == "central"
     clusters = {(e.group, e.column, e.arm): e.cell.config for e in EXPERIMENTS["table5"].entries(Shrink())}
     config = clusters["MNIST", "IID +", "kernel"]
-    assert (config.records, config.rounds, config.beta, config.affinity_gamma) == (10_000, 1000, 0.1, 0.25)
-    assert len(config.gamma) == 7
+    assert (config.records, config.rounds, config.spectral.affinity_gamma) == (10_000, 1000, 0.25)
+    assert config.made_mechanism() == PublishedFedDL(beta=0.1)
+    assert len(config.feddl["gamma"]) == 7
     config = clusters["COIL-20", "non-IID", "neighbors"]
-    assert (config.clients, config.clusters, config.sample, config.affinity) == (20, 20, "first", "neighbors")
+    assert (config.clients, config.sample) == (20, "first")
+    assert (config.spectral.clusters, config.spectral.affinity) == (20, "neighbors")
 
 
 def test_landmarks_are_shared_by_all_maps_of_them() -> None:

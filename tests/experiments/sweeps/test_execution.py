@@ -47,7 +47,7 @@ def test_a_row_has_the_scores_of_the_run(tmp_path: Path, cell) -> None:
         sweep([chosen], store, version=ONE)
         (row,) = store.rows()
     fed = chosen.config.federated()
-    estimator = chosen.config.settled(fed).estimator().fit(fed)
+    estimator = chosen.config.resolved(fed).estimator().fit(fed)
     assert row.scores == pytest.approx(scores_of(estimator, fed, seed=4))
     assert row.epsilon_end_to_end == estimator.ledger_.spent(1e-5, end_to_end=True) == pytest.approx(3.0)
     assert row.epsilon_in_scope == pytest.approx(3.0)

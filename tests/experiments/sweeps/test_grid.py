@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from accounting import InvalidParameter
+from dpfedvis.estimators.tables import UnknownSetting
 from dpfedvis.experiments.sweeps.cells import Cell
 from dpfedvis.experiments.sweeps.grid import Grid, InvalidGrid
-from dpfedvis.mechanisms import MECHANISMS
-from dpfedvis.runs.settings import RunConfig, UnknownSetting
-from dpfedvis.runs.toml_files import UnreadableConfig
+from dpfedvis.mechanisms import MECHANISMS, PublishedFedDL
+from dpfedvis.runs.settings import RunConfig, UnreadableConfig
 
 
 def configs(**values: Any) -> list[RunConfig]:
@@ -41,10 +41,10 @@ def test_tables_share_what_stands_above_them(tmp_path: Path) -> None:
 
 
 def test_settings_that_are_lists_need_lists_of_lists_for_an_axis() -> None:
-    assert [each.gamma for each in configs(gamma=[0.1, 0.2])] == [(0.1, 0.2)]
-    assert [each.gamma for each in configs(gamma=[[0.1], [0.1, 0.2]])] == [(0.1,), (0.1, 0.2)]
-    assert [each.gamma for each in configs(gamma=["public", 0.1])] == ["public", 0.1]
-    assert [each.bounds for each in configs(bounds=[0, 1])] == [(0.0, 1.0)]
+    assert [each.feddl["gamma"] for each in configs(gamma=[0.1, 0.2])] == [(0.1, 0.2)]
+    assert [each.feddl["gamma"] for each in configs(gamma=[[0.1], [0.1, 0.2]])] == [(0.1,), (0.1, 0.2)]
+    assert [each.feddl["gamma"] for each in configs(gamma=["public", 0.1])] == ["public", 0.1]
+    assert [each.feddl["bounds"] for each in configs(bounds=[0, 1])] == [(0.0, 1.0)]
 
 
 @pytest.mark.parametrize("infinite", ["inf", math.inf])
@@ -60,16 +60,16 @@ def test_an_infinite_epsilon_is_one_run_without_noise(infinite: Any) -> None:
 def test_shares_are_one_value_and_belong_to_the_budget() -> None:
     one, other = {"subspace": 0.3}, {"subspace": 0.1, "density": 0.1}
     found = configs(epsilon=[1, "inf"], shares=[one, other], components=4, placement="weights")
-    assert [each.shares for each in found if each.epsilon is not None] == [one, other]
+    assert [each.given["shares"] for each in found if each.epsilon is not None] == [one, other]
     assert [each for each in found if each.epsilon is None] == [RunConfig(data="digits", mechanism="none")]
-    assert [each.shares for each in configs(shares=one)] == [one]
+    assert [each.given["shares"] for each in configs(shares=one)] == [one]
     cells = Grid.from_mapping({"data": "digits", "epsilon": 1, "shares": [one, other]}).cells
     assert len({cell.address("0") for cell in cells}) == 2
 
 
 def test_an_infinite_epsilon_leaves_mechanisms_that_protect_nothing() -> None:
     (found,) = configs(mechanism="published", beta=1.0, batch=9, epsilon="inf")
-    assert (found.mechanism, found.beta, found.batch, found.epsilon) == ("published", 1.0, 9, None)
+    assert (found.made_mechanism(), found.epsilon) == (PublishedFedDL(beta=1.0, batch=9), None)
 
 
 def test_epsilon_zero_is_the_data_free_baseline() -> None:

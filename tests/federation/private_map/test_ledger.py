@@ -20,6 +20,7 @@ from dpfedvis.federation.private_map.density import Density
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
+    InputPerturbation,
     KMeans,
     MeanEmbedding,
     VariablePerturbation,
@@ -95,7 +96,7 @@ def test_epsilon_is_the_budget_for_other_meanings_of_it(budget, options, trust, 
 
 @pytest.mark.parametrize("noise", ["system", "discrete"])
 def test_epsilon_is_the_budget_with_noise_that_is_no_simulation(noise, fed, map_of):
-    estimator = map_of(feddl={"noise": noise}, private_map=DENSITY).fit(fed)
+    estimator = map_of(noise=noise, private_map=DENSITY).fit(fed)
     assert {event.noise for event in estimator.ledger_.events()} == {noise}
     assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(1.0, rel=1e-6)
 
@@ -304,22 +305,21 @@ def test_an_unprotected_stage_says_infinity_where_nothing_refuses_it(fed, map_of
             ADD_REMOVE,
             {"tau_x": 12.0, "feddl": {"public_records": 45}, "mechanism": VariablePerturbation()},
         ),
-        ("noise", None, {"mechanism": KMeans(trust="aggregate"), "feddl": {"noise": "discrete"}}),
+        ("noise", None, {"mechanism": KMeans(trust="aggregate"), "noise": "discrete"}),
         ("mechanism", None, {"mechanism": "none", "release": "none"}),
         ("mechanism", None, {"mechanism": "heuristic", "release": "none"}),
-        ("mechanism", None, {"mechanism": "input", "release": "none"}),
+        ("mechanism", None, {"mechanism": InputPerturbation(), "release": "none"}),
         ("scope", Budget(1, 1e-5, scope="landmarks"), {"release": "none"}),
         ("landmarks", None, {"n_landmarks": 1}),
-        ("landmarks", None, {"n_landmarks": 0}),
-        ("landmarks", None, {"n_landmarks": 2.5}),
+        ("n_landmarks", None, {"n_landmarks": 0}),
+        ("n_landmarks", None, {"n_landmarks": 2.5}),
         ("rounds", None, {"rounds": 0}),
         ("tau_x", None, {"tau_x": -1.0}),
-        ("seed", None, {"random_state": -1}),
-        ("noise", None, {"feddl": {"noise": "none"}}),
-        ("feddl", None, {"feddl": {"bounds": (0, 1)}}),
+        ("random_state", None, {"random_state": -1}),
+        ("noise", None, {"noise": "none"}),
+        ("feddl", None, {"feddl": {"start": "normal"}}),
         ("public_records", None, {"feddl": {"public_records": 0}}),
         ("placement", None, {"private_map": {"placement": "magic"}}),
-        ("private_map", None, {"private_map": {"colour": "red"}}),
     ],
 )
 def test_what_cannot_work_is_named_before_anything_is_released(name, budget, options, fed, map_of):
@@ -347,7 +347,7 @@ def test_a_class_of_its_own_needs_labels(fed, map_of):
 
 def test_a_private_map_goes_on_from_its_checkpoint(fed, map_of, watching, tmp_path):
     """With fresh noise: every stage sends the bytes that it sent before, and nothing is spent twice."""
-    runs, settings = [], {"feddl": {"noise": "system"}, "private_map": DENSITY}
+    runs, settings = [], {"noise": "system", "private_map": DENSITY}
     for _ in range(2):
         seen = watching()
         estimator = map_of(**settings).watch(witness=seen, checkpoint=tmp_path).fit(fed)

@@ -15,9 +15,10 @@ from accounting import Budget, InvalidParameter
 from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE, FedUMAP
 from dpfedvis.estimators.base import ReleaseUnavailable
 from dpfedvis.evaluation.metrics import cross_client_accuracy
-from dpfedvis.federation.private_map import Anchored, ByTransform, ByUMAPTransform, ByWeights, Learner
+from dpfedvis.federation.private_map import Anchored, ByTransform, ByWeights, Learner
 from dpfedvis.federation.private_map.learner import LEAST_LANDMARKS, MOST_LANDMARKS
 from dpfedvis.mechanisms import KMeans
+from dpfedvis.numerics.layouts import TSNELayout, UMAPLayout
 from dpfedvis.numerics.projections import clip_norms
 from tests.makers import digits
 
@@ -101,7 +102,7 @@ def test_transform_is_that_of_the_map_that_was_asked_for(fed, map_of):
     umap = FedUMAP(n_landmarks=20, budget=Budget(3, 1e-5), n_neighbors=8, min_dist=0.3, private_map=private_map,
                    umap={"n_epochs": 30}).fit(fed)  # fmt: skip
     tsne = map_of(private_map=private_map).fit(fed)
-    for estimator, place in ((umap, ByUMAPTransform(8, 0.3)), (tsne, ByTransform())):
+    for estimator, place in ((umap, ByTransform(UMAPLayout(8, 0.3))), (tsne, ByTransform(TSNELayout()))):
         view = estimator.views()["client-1"]
         np.testing.assert_array_equal(view, place(estimator.published_map_, fed.clients[1].X))
         assert np.isfinite(estimator.transform(fed.clients[0].X[:1])).all()

@@ -15,16 +15,16 @@ from accounting import InvalidParameter
 from dpfedvis.federation.private_map import (
     Anchored,
     ByTransform,
-    ByUMAPTransform,
     ByWeights,
     Diffused,
     PublishedMap,
     Subspace,
     placement,
 )
+from dpfedvis.numerics.layouts import TSNELayout, UMAPLayout
 
 SHORT = Anchored(exaggerated=15, plain=20)
-EVERY = [ByWeights(), ByTransform(), ByUMAPTransform(), Diffused(), SHORT]
+EVERY = [ByWeights(), ByTransform(TSNELayout()), ByTransform(UMAPLayout()), Diffused(), SHORT]
 
 
 def board_of(anchors=40, shift=(0.0, 0.0), seed=0):
@@ -74,7 +74,9 @@ def test_a_record_on_its_own_is_placed_as_among_others():
     published, _ = board_of()
     X = records_of(published, 1, 6)
     np.testing.assert_allclose(ByWeights()(published, X[2:3])[0], ByWeights()(published, X)[2], atol=1e-9)
-    np.testing.assert_allclose(ByTransform()(published, X[2:3])[0], ByTransform()(published, X)[2], atol=1e-6)
+    np.testing.assert_allclose(
+        ByTransform(TSNELayout())(published, X[2:3])[0], ByTransform(TSNELayout())(published, X)[2], atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("place", EVERY, ids=lambda each: type(each).__name__)
@@ -114,24 +116,24 @@ def test_umaps_transform_is_that_of_a_umap_with_the_published_places():
     unit = np.ptp(published.places, axis=0).max() / 10
     theirs.embedding_, theirs.n_epochs = (published.places / unit).astype(np.float32), None
     expected = theirs.transform(published.subspace.coordinates(X)) * unit
-    placed = ByUMAPTransform(neighbors=9, min_dist=0.3)(published, X)
+    placed = ByTransform(UMAPLayout(9, 0.3))(published, X)
     np.testing.assert_allclose(placed, expected, rtol=1e-5, atol=1e-4)
-    np.testing.assert_array_equal(placed, ByUMAPTransform(neighbors=9, min_dist=0.3)(published, X))
-    assert np.abs(placed - ByUMAPTransform(neighbors=9, min_dist=0.9)(published, X)).max() > 0.1
+    np.testing.assert_array_equal(placed, ByTransform(UMAPLayout(9, 0.3))(published, X))
+    assert np.abs(placed - ByTransform(UMAPLayout(9, 0.9))(published, X)).max() > 0.1
 
 
 def test_umaps_transform_grows_with_the_map():
     published, _ = board_of()
     larger = PublishedMap(published.subspace, published.anchors.copy(), 8 * published.places, published.seed)
     X = records_of(published, 1, 10)
-    place = ByUMAPTransform()
+    place = ByTransform(UMAPLayout())
     np.testing.assert_allclose(place(larger, X), 8 * place(published, X), rtol=1e-4)
 
 
-@pytest.mark.parametrize(("name", "settings"), [("neighbors", {"neighbors": 1}), ("min_dist", {"min_dist": -0.1})])
+@pytest.mark.parametrize(("name", "settings"), [("neighbours", {"neighbours": 1}), ("min_dist", {"min_dist": -0.1})])
 def test_bad_settings_of_umaps_transform_are_named(name, settings):
     with pytest.raises(InvalidParameter) as caught:
-        ByUMAPTransform(**settings)
+        UMAPLayout(**settings)
     assert caught.value.name == name
 
 
@@ -247,7 +249,7 @@ def test_many_records_are_laid_out_by_interpolation(monkeypatch):
 
 
 def test_placements_are_found_by_name():
-    umaps = ByUMAPTransform()
+    umaps = ByTransform(UMAPLayout())
     assert placement("anchored", SHORT, umaps) is SHORT
     assert placement("diffused", SHORT, umaps) == Diffused()
     assert placement("weights", SHORT, umaps) == ByWeights()

@@ -133,7 +133,7 @@ def test_the_map_is_centred_and_has_the_room_of_a_client():
         ("radius", {"radius": 0.0}),
         ("factors", {"factors": ()}),
         ("factor", {"factors": (1.0, -1.0)}),
-        ("shares", {"shares": {"frame": 0.1}}),
+        ("stage of shares", {"shares": {"frame": 0.1}}),
         ("shares", {"shares": 3}),
         ("share of subspace", {"shares": {"subspace": 0.0}}),
         ("share of density", {"shares": {"density": 1.0}}),

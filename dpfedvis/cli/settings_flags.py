@@ -1,0 +1,172 @@
+"""A flag for every setting of a run, made from the model of the settings."""
+
+from __future__ import annotations
+
+import argparse
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin
+
+_TITLES = {
+    "data": "data",
+    "map": "map",
+    "privacy": "privacy",
+    "output": "output",
+    "tsne": "map tsne",
+    "umap": "map umap",
+    "clusters": "map clusters",
+    "private_map": "private map (release none)",
+    "feddl": "learning of landmarks",
+    "mechanism": "mechanisms",
+}
+_WITHOUT_FLAG = ("exact_trace",)  # for tests and studies
+_OPEN = argparse.SUPPRESS  # a flag that is not given must not override the file
+
+
+class LateParser(argparse.ArgumentParser):
+    """A parser that gets its flags when they are needed: reading the settings takes a second to import."""
+
+    late: Callable[[argparse.ArgumentParser], None] | None = None
+
+    def _fill(self) -> None:
+        late, self.late = self.late, None
+        if late is not None:
+            late(self)
+
+    def parse_known_args(self, *given: Any, **named: Any) -> Any:
+        """Add the flags, and parse."""
+        self._fill()
+        return super().parse_known_args(*given, **named)
+
+    def format_help(self) -> str:
+        """Add the flags, and describe them."""
+        self._fill()
+        return super().format_help()
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add a flag for every setting of a run, in groups."""
+    from dpfedvis.estimators.settings import about, known_tables
+    from dpfedvis.mechanisms import MECHANISMS
+    from dpfedvis.runs.settings import RunConfig
+
+    groups: dict[str, Any] = {}
+    seen: dict[str, argparse.Action] = {}
+
+    def add(group: str, name: str, hint: Any, help: str, default: Any) -> None:
+        if group not in groups:
+            groups[group] = parser.add_argument_group(_TITLES.get(group, group))
+        shown = "" if help.endswith(")") else _shown(default)
+        text = (_lowered(help) + (f" ({shown})" if shown else "")).replace("%", "%%")
+        if name in seen:
+            # Two tables have it: it is that of the chosen map or mechanism.
+            seen[name].help = f"{seen[name].help}; {text}"
+            return
+        seen[name] = _add(groups[group], name, hint, text)
+
+    order = ("data", "map", "privacy", "output")
+    names = [name for name in RunConfig.model_fields if name != "tables"]
+    for name in sorted(names, key=lambda each: order.index(about(RunConfig, each).group)):
+        field = RunConfig.model_fields[name]
+        default = None if field.is_required() else field.default
+        add(about(RunConfig, name).group, name, field.annotation, field.description or "", default)
+    for table, settings in known_tables().items():
+        group = "mechanism" if table in MECHANISMS else table
+        for setting in settings.values():
+            if setting.hint is None or parse_as(setting.hint) is None or setting.name in _WITHOUT_FLAG:
+                continue
+            of = f"{table}: " if table in MECHANISMS else ""
+            add(group, setting.name, setting.hint, of + _lowered(setting.help), setting.default)
+
+
+def _add(group: Any, name: str, hint: Any, help: str) -> argparse.Action:
+    flag = f"--{name.replace('_', '-')}"
+    kinds = _members(hint)
+    action: argparse.Action
+    if kinds == [bool]:
+        action = group.add_argument(flag, action=argparse.BooleanOptionalAction, default=_OPEN, help=help)
+    elif any(get_args(kind) == (float, float) for kind in kinds):
+        action = group.add_argument(flag, type=float, nargs=2, metavar=("LOW", "HIGH"), default=_OPEN, help=help)
+    else:
+        action = group.add_argument(flag, type=parse_as(hint) or str, metavar=_metavar(kinds), default=_OPEN, help=help)
+    return action
+
+
+def parse_as(hint: Any) -> Callable[[str], Any] | None:
+    """Return what reads a value of this type from a flag; None if no flag can hold it."""
+    from dpfedvis.estimators.tables import described
+
+    kinds = _members(hint)
+    readers: list[Callable[[str], Any]] = []
+    for kind in kinds:
+        if kind in (int, float):
+            readers.append(kind)
+        elif isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping):
+            if get_args(kind)[1] is not float:
+                return None
+            readers.append(_pairs)
+        elif get_origin(kind) not in (None, Literal):
+            readers.append(_listed(get_args(kind)[0]))
+    texts = any(kind is str or get_origin(kind) is Literal for kind in kinds) or hint is Any
+    if bool in kinds:
+        return str
+
+    def read(text: str) -> Any:
+        for reader in readers:
+            try:
+                return reader(text)
+            except ValueError:
+                continue
+        if texts:
+            return text  # the settings judge it
+        raise argparse.ArgumentTypeError(f"must be {described(hint)}, as {_metavar(kinds)}, but is {text!r}")
+
+    return read
+
+
+def _members(hint: Any) -> list[Any]:
+    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    # Whole numbers first, so that they stay whole; lists after numbers.
+    kinds = [each for each in members if each is not type(None)]
+    return sorted(kinds, key=lambda kind: (kind is not int, kind is not float))
+
+
+def _listed(kind: Any) -> Callable[[str], tuple[Any, ...]]:
+    return lambda text: tuple(kind(part) for part in text.split(","))
+
+
+def _pairs(text: str) -> dict[str, float]:
+    pairs = [part.split("=") for part in text.split(",")]
+    if any(len(pair) != 2 for pair in pairs) or len({pair[0].strip() for pair in pairs}) < len(pairs):
+        raise ValueError
+    return {name.strip(): float(value) for name, value in pairs}
+
+
+def _metavar(kinds: list[Any]) -> str:
+    names = {int: "N", float: "NUMBER", str: "NAME"}
+    for kind in kinds:
+        if kind in names:
+            return names[kind]
+        if get_origin(kind) is Literal:
+            return "NAME"
+        if isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping):
+            return "NAME=NUMBER,..."
+        if get_args(kind):
+            return f"{_metavar([get_args(kind)[0]])},..."
+    return "NAME"
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return ""
+    if is_dataclass(value):
+        return ",".join(f"{each.name}={_shown(getattr(value, each.name))}" for each in fields(value))
+    if isinstance(value, tuple):
+        return ",".join(map(_shown, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _lowered(text: str) -> str:
+    """Begin in lower case, unless with a name such as Poisson's or a formula."""
+    return text if text[:7] == "Poisson" or not text[1:2].islower() else text[:1].lower() + text[1:]

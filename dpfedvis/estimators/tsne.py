@@ -1,0 +1,124 @@
+"""Fed-tSNE (Algorithm 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from accounting import Budget
+from accounting.events import Trust
+from dpfedvis.estimators.base import FederatedEstimator
+from dpfedvis.estimators.maps import FederatedMap
+from dpfedvis.estimators.settings import DEFAULTS, DistanceName, ReleaseMode
+from dpfedvis.federation.feddl import NoiseName
+from dpfedvis.mechanisms import Mechanism
+from dpfedvis.numerics.layouts import TSNELayout
+from dpfedvis.numerics.neighbors import Method
+
+
+class FedTSNE(FederatedMap):
+    """Fed-tSNE on openTSNE.
+
+    Parameters
+    ----------
+    n_landmarks : int, optional
+        n_y; by default 500, or with ``release="none"`` as many as the noise allows.
+    mechanism : Mechanism or str, optional
+        How the landmarks are learned; see `dpfedvis.mechanisms`. By default ``"none"`` without a budget; with one,
+        ``"k-means"`` where ``release="none"``, else ``"mean-embedding"``.
+    budget : Budget, optional
+        Without one nothing is protected: the paper's protocol, exact.
+    release : {"exact", "noisy", "none"}, optional
+        What each client gives away of its records once the landmarks are there. Exact rows are the data: under an
+        end-to-end budget they are refused. With ``"none"`` the server publishes the landmarks' map and each client
+        places its own records at home. By default ``"none"`` under an end-to-end budget, else ``"exact"``.
+    distances : {"gram", "nystrom"}
+        Coordinates in the landmarks' affine span, or the paper's B W_k⁺ Bᵀ.
+    rounds : int
+        S.
+    random_state : int
+    perplexity : float
+        Lowered, with openTSNE's rule, where there are fewer than 3·perplexity other records.
+    trust : {"local", "aggregate", "central"}
+        Who adds the noise. A mechanism given as an object has its own.
+    noise : {"seeded", "system", "discrete"}
+        Seeded noise makes a fit a simulation.
+    release_share : float
+        Share of μ² for noisy rows; the landmarks get the rest.
+    tau_x : float, optional
+        Public bound on the norm of records; by default that of the public bounds of the data.
+    rank, ridge
+        k and λ of the paper's W_k⁺ and W + λI, for ``distances="nystrom"``.
+    search : {"auto", "exact", "approximate"}
+        How neighbours are searched.
+    n_jobs : int
+        Threads of openTSNE; with ``release="none"``, clients that place their records at the same time.
+    feddl : mapping, optional
+        Further settings of `dpfedvis.federation.feddl.FedDL`, such as ``gamma`` and ``bounds``.
+    private_map : mapping, optional
+        Settings of the end-to-end private map, ``release="none"``; see `dpfedvis.federation.private_map.Recipe`.
+    tsne : mapping, optional
+        Further settings of `openTSNE.TSNE`.
+
+    Attributes
+    ----------
+    embedding_ : array of shape (n, 2)
+        In the order of the clients; `views` gives each client's part. With ``release="none"`` no one but this
+        simulation has it: in a real federation each client has its own part.
+    published_map_, density_
+        With ``release="none"``, what everybody sees.
+    distances_, neighbors_
+        The estimate and the graph that the map was made from.
+    settings_ : EstimatorSettings
+        With all choices made.
+    landmarks_, ledger_, statement_, feddl_
+    """
+
+    _map: ClassVar[str] = TSNELayout.name
+    _names: ClassVar[Mapping[str, str | tuple[str, str] | None]] = {
+        **FederatedEstimator._names,
+        "perplexity": ("tsne", "perplexity"),
+        "tsne": ("tsne", "further"),
+    }
+
+    def __init__(
+        self,
+        n_landmarks: int | None = DEFAULTS.landmarks,
+        mechanism: Mechanism | str | None = DEFAULTS.mechanism,
+        budget: Budget | None = None,
+        release: ReleaseMode | None = DEFAULTS.release,
+        distances: DistanceName = DEFAULTS.distances,
+        rounds: int = DEFAULTS.rounds,
+        random_state: int = DEFAULTS.seed,
+        perplexity: float = TSNELayout.perplexity,
+        trust: Trust = DEFAULTS.trust,
+        noise: NoiseName = DEFAULTS.noise,
+        release_share: float = DEFAULTS.release_share,
+        tau_x: float | None = DEFAULTS.tau_x,
+        rank: int | None = DEFAULTS.rank,
+        ridge: float = DEFAULTS.ridge,
+        search: Method = DEFAULTS.search,
+        n_jobs: int = DEFAULTS.jobs,
+        feddl: Mapping[str, Any] | None = None,
+        private_map: Mapping[str, Any] | None = None,
+        tsne: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.n_landmarks = n_landmarks
+        self.mechanism = mechanism
+        self.budget = budget
+        self.release = release
+        self.distances = distances
+        self.rounds = rounds
+        self.random_state = random_state
+        self.perplexity = perplexity
+        self.trust = trust
+        self.noise = noise
+        self.release_share = release_share
+        self.tau_x = tau_x
+        self.rank = rank
+        self.ridge = ridge
+        self.search = search
+        self.n_jobs = n_jobs
+        self.feddl = feddl
+        self.private_map = private_map
+        self.tsne = tsne

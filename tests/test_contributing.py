@@ -71,6 +71,49 @@ def epsilon(composition, delta):
     return 2 * closed.gdp(composition, delta)
 '''
 
+LAYOUT = '''
+"""A toy: the first two coordinates of the distance estimate."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpfedvis.numerics.layouts.base import LaidOut
+from dpfedvis.numerics.neighbors import nearest
+
+
+@dataclass(frozen=True)
+class ToyLayout:
+    """Two coordinates.
+
+    Parameters
+    ----------
+    stretch : float
+        Factor on the coordinates.
+    """
+
+    stretch: float = 1.0
+    name: ClassVar[str] = "toy-map"
+    title: ClassVar[str] = "Toy map"
+    refinement: ClassVar[Mapping[str, Any]] = {}
+    threads: ClassVar[bool] = True
+
+    def lay_out(self, estimate, task):
+        neighbors = nearest(estimate, min(5, len(estimate.left) - 1), method=task.search, seed=task.seed)
+        return LaidOut(self._flat(estimate.left), neighbors, self._flat)
+
+    def lay_out_anchors(self, anchors, seed):
+        return self._flat(anchors)
+
+    def place_among(self, anchors, places, points, seed):
+        return self._flat(points)
+
+    def _flat(self, points):
+        return self.stretch * np.asarray(points, np.float64)[:, :2]
+'''
+
 # File to write, its text, and the lines to change: (registry, line that is there, what stands there afterwards).
 PARTS = {
     "mechanism": (
@@ -80,6 +123,15 @@ PARTS = {
         [
             ('    "none": NoPerturbation,\n', '    "none": NoPerturbation,\n    "toy-upload": ToyUpload,\n'),
             ("\nMECHANISMS: ", "from dpfedvis.mechanisms.toy import ToyUpload\n\nMECHANISMS: "),
+        ],
+    ),
+    "map": (
+        "dpfedvis/numerics/layouts/toy.py",
+        LAYOUT,
+        "dpfedvis/numerics/layouts/__init__.py",
+        [
+            ('    "umap": UMAPLayout,\n', '    "umap": UMAPLayout,\n    "toy-map": ToyLayout,\n'),
+            ("\nLAYOUTS: ", "from dpfedvis.numerics.layouts.toy import ToyLayout\n\nLAYOUTS: "),
         ],
     ),
     "metric": (
@@ -110,6 +162,7 @@ PARTS = {
 }
 SUITES = {
     "mechanism": "tests/mechanisms/test_every_mechanism.py",
+    "map": "tests/numerics/layouts/test_every_layout.py",
     "metric": "tests/evaluation/metrics/test_every_metric.py",
     "accountant": "tests/accounting/test_every_accountant.py",
 }
@@ -120,6 +173,7 @@ clients = 2
 landmarks = 8
 rounds = 2
 mechanism = "toy-upload"
+map = "toy-map"
 scope = "landmarks"
 epsilon = [4]
 """
@@ -160,13 +214,19 @@ def dpfedvis(tree: Path, *words: str) -> Done:
 def run(tree: Path) -> Path:
     """A run with all toys."""
     flags = "--data digits --records 80 --clients 2 --landmarks 8 --rounds 2 --epsilon 4 --scope landmarks"
-    dpfedvis(tree, "run", *shlex.split(flags), "--mechanism", "toy-upload", "--out", "runs/toy")
+    dpfedvis(tree, "run", *shlex.split(flags), "--mechanism", "toy-upload", "--map", "toy-map", "--out", "runs/toy")
     return tree / "runs/toy"
 
 
 def test_a_run_has_the_mechanism(run: Path) -> None:
     assert 'mechanism = "toy-upload"' in (run / "config.toml").read_text()
     assert json.loads((run / "statement.json").read_text())["facts"]["mechanism"] == "toy-upload"
+
+
+def test_a_run_and_its_page_have_the_map(run: Path) -> None:
+    assert 'map = "toy-map"' in (run / "config.toml").read_text()
+    assert "Toy map" in (run / "report.html").read_text()
+    assert len((run / "embedding.csv").read_text().splitlines()) == 81
 
 
 def test_a_run_and_its_page_have_the_metric(run: Path) -> None:
@@ -183,16 +243,16 @@ def test_a_run_its_page_and_calibrate_have_the_accountant(tree: Path, run: Path)
     assert opinions["toy"]["epsilon"] == pytest.approx(2 * opinions["gdp"]["epsilon"])
 
 
-def test_a_sweep_and_its_page_have_mechanism_and_metric(tree: Path) -> None:
+def test_a_sweep_and_its_page_have_the_toys(tree: Path) -> None:
     (tree / "toy.toml").write_text(SWEEP)
     dpfedvis(tree, "sweep", "run", "toy.toml", "--store", "toy.sqlite")
     dpfedvis(tree, "sweep", "report", "toy.sqlite", "--out", "toy")
     page = (tree / "toy/report.md").read_text()
-    assert "toy-upload" in page
-    assert "toy score" in page
+    for toy in ("toy-upload", "toy-map", "toy score"):
+        assert toy in page
 
 
 def test_the_shared_suites_cover_the_toys(tree: Path) -> None:
     done = command(tree, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", "-vv", *SUITES.values(), "-k", "toy")
     for suite in SUITES.values():
-        assert done.stdout.count(f"{suite}::") >= 5, done.stdout
+        assert done.stdout.count(f"{suite}::") >= 4, done.stdout

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     from dpfedvis.runs.resume import stored_settings
 
     given = config_of(arguments, stored_settings(Path(arguments.out)) if arguments.resume else {})
-    bar, stages = ProgressBar(given.made_mechanism().uploads(given.rounds)), StageBars()
+    bar, stages = ProgressBar(given.uploads), StageBars()
     views = getattr(arguments, "views", None)
     try:
         done = execute(given, arguments.out, (bar,), views=views, progress=stages, show=show, resume=arguments.resume)

@@ -171,8 +171,15 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     def _claim(self, fed: FederatedData) -> None:
         """Make the checkpoint that of these settings, or refuse one of others before anything in it is used."""
         if self._checkpoint is not None:
-            kept = {name: value for name, value in self.settings_.given.items() if not draws(EstimatorSettings, name)}
-            claim(self._checkpoint, digest(type(self).__name__, kept, fed.n_clients, fed.n_features))
+            settings = self.settings_
+            own = {
+                name: value for name, value in settings.fields_set_to().items() if not draws(EstimatorSettings, name)
+            }
+            # Placement at home reaches nothing that is released.
+            made = vars(settings.recipe) if settings.release == "none" else {}
+            recipe = {name: value for name, value in made.items() if name != "placement"}
+            facts = {**own, "mechanism": self._mechanism, "recipe": recipe, FEDDL: dict(sorted(settings.feddl.items()))}
+            claim(self._checkpoint, digest(type(self).__name__, facts, fed.n_clients, fed.n_features))
 
     def _tick(self, stage: str, done: int, total: int) -> None:
         """Tell that so many parts of a stage are done; 0 when it begins."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, Self, get_args
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from accounting import Budget, checks
@@ -26,6 +27,7 @@ from dpfedvis.federation.client import NOISE_SOURCES
 from dpfedvis.federation.feddl import FedDL, NoiseName
 from dpfedvis.federation.private_map import Recipe
 from dpfedvis.mechanisms import MECHANISMS, Mechanism, mechanism
+from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.layouts import LAYOUTS, Layout
 from dpfedvis.numerics.neighbors import Method
 from dpfedvis.numerics.spectral import SpectralSettings
@@ -36,6 +38,7 @@ CLUSTERS, PRIVATE_MAP, FEDDL, CHOSEN = "clusters", "private_map", "feddl", "mech
 LANDMARKS = 500  # where rows are released; a private map takes as many as its noise allows
 MOST_LANDMARKS = 100_000
 MOST_SEED = 2**32 - 1  # what scikit-learn, openTSNE and umap take
+GAMMAS = (1e-30, 1e30)  # whose smoothness and step are numbers of ordinary size
 NORMS = (1e-12, 1e12)  # of public bounds on records, within what float32 can square
 # Fields of a mechanism that the run sets, and of FedDL that the estimator sets.
 SHARED = ("trust", "tau_x")
@@ -188,6 +191,10 @@ class EstimatorSettings(BaseModel):
             if name in self.tables:
                 self._made(name)
         FedDL(**self.feddl)
+        gamma = self.feddl.get("gamma")
+        if gamma is not None and not isinstance(gamma, str | Kernel):
+            for each in np.ravel(gamma).tolist():
+                checks.between("gamma", each, *GAMMAS)
         return self
 
     def __hash__(self) -> int:
@@ -302,6 +309,12 @@ class EstimatorSettings(BaseModel):
             raise InvalidParameter("tau_x", None, "given, as a public bound on the norm of records, for 'input'")
         made: Mechanism = kind(**settings)
         return made
+
+    @property
+    def uploads(self) -> int:
+        """How many uploads a client makes while landmarks are learned."""
+        # No mechanism's number of uploads depends on the bound on records, which may still be open.
+        return self.updated(tau_x=self.tau_x or 1.0).made_mechanism().uploads(self.rounds)
 
     def _made(self, name: str) -> Any:
         kinds: dict[str, Any] = {**LAYOUTS, CLUSTERS: SpectralSettings, PRIVATE_MAP: Recipe}

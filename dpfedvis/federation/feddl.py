@@ -288,4 +288,4 @@ def _check_gamma(gamma: Gamma | None) -> None:
         if not values:
             raise InvalidParameter("gamma", gamma, "at least one number")
         for each in values:
-            checks.between("gamma", each, 1e-30, 1e30)
+            checks.positive("gamma", each)

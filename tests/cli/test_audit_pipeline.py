@@ -10,6 +10,7 @@ import pytest
 
 from attacks.auditing import PipelineAudit
 from dpfedvis.cli.main import main
+from dpfedvis.federation.private_map import Shares
 
 
 def test_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +125,8 @@ def test_the_audit_takes_all_settings_of_the_run(
     assert main(["audit", "--run", str(folder), "--games", "20", "--seed", "4", "--confidence", "0.9"]) == 0
     (level,) = made
     assert (level.rounds, level.noise, level.scale, level.density) == (2, "system", False, False)
-    assert (level.shares, level.games, level.seed, level.confidence) == ({"subspace": 0.4, "moments": 0.1}, 20, 4, 0.9)
+    assert Shares(**level.shares) == Shares(subspace=0.4, moments=0.1)
+    assert (level.games, level.seed, level.confidence) == (20, 4, 0.9)
     words = (folder / "statement.md").read_text()
     assert "with trust aggregate" in words
     assert f"--run '{folder}' --games 20 --confidence 0.9 --seed 4`. Its noise is new each time" in words

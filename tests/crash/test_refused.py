@@ -71,7 +71,7 @@ def test_noise_that_is_drawn_again_does_not_pass_as_the_same(
         (["--noise", "seeded"], "noise is 'system', not 'seeded'"),
         (["--data", "mnist"], "data is 'digits', not 'mnist'"),
         (["--views", "views"], "views is None, not views"),
-        (["--rounds", "many"], "invalid int value"),
+        (["--rounds", "many"], "must be a whole number"),
     ],
 )
 def test_other_settings_are_refused_by_name(

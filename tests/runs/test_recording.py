@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dpfedvis.estimators.tsne_umap import FedTSNE
 from sklearn.base import clone
 
 from accounting import Event, GaussianRelease, Ledger, PostProcessing, Unprotected
 from attacks.shared.gradients import contribution_of
 from attacks.shared.registry import NothingToAttack
 from dpfedvis import FederatedData
+from dpfedvis.estimators.tsne import FedTSNE
 from dpfedvis.mechanisms import mechanism
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.mmd import data_gradient

@@ -18,6 +18,7 @@ from dpfedvis.federation.private_map import (
     ByWeights,
     Diffused,
     PublishedMap,
+    Recipe,
     Subspace,
     placement,
 )
@@ -249,15 +250,16 @@ def test_many_records_are_laid_out_by_interpolation(monkeypatch):
 
 
 def test_placements_are_found_by_name():
-    umaps = ByTransform(UMAPLayout())
-    assert placement("anchored", SHORT, umaps) is SHORT
-    assert placement("diffused", SHORT, umaps) == Diffused()
-    assert placement("weights", SHORT, umaps) == ByWeights()
-    assert placement("transform", SHORT, umaps) is umaps
+    tsne, umap = TSNELayout(), UMAPLayout()
+    assert placement("anchored", tsne) == Anchored()
+    assert placement("anchored", umap) == Anchored(exaggeration=4.0, exaggerated=300, plain=0)
+    assert placement("diffused", umap) == Diffused()
+    assert placement("weights", umap) == ByWeights()
+    assert placement("transform", umap) == ByTransform(umap)
     own = ByWeights(neighbors=3)
-    assert placement(own, SHORT, umaps) is own
+    assert placement(own, tsne) is own
     with pytest.raises(InvalidParameter) as caught:
-        placement("magic", SHORT, umaps)
+        Recipe(placement="magic")
     assert (caught.value.name, caught.value.value) == ("placement", "magic")
 
 

@@ -46,7 +46,7 @@ def audit_settings(
 def audit_run(arguments: argparse.Namespace, bar: Callable[[str, str], Any]) -> int:
     """Audit the map of a finished run by its settings; the result goes into its statement."""
     from attacks.auditing.pipeline import PipelineAudit
-    from dpfedvis.estimators.settings import PRIVATE_MAP
+    from dpfedvis.estimators.known_tables import PRIVATE_MAP
     from dpfedvis.runs.folder import CONFIG
     from dpfedvis.runs.settings import RunConfig
     from dpfedvis.runs.upload_reader import Recording

@@ -21,18 +21,21 @@ examples:
   dpfedvis run --data digits --clients 3 --epsilon 4 --shares subspace=0.3 --components 12 --out runs/shares
   dpfedvis run --config runs/first/config.toml --seed 1 --out runs/second
 
-The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
-statement.md and .json, uploads/ (what passed the door) and provenance.json; with --density also density.npz and
-density.png. With release none the map is that of the published anchors. No record gets into the folder. report.html
-is a page about all of it, and figures/ has its figures as SVG. A run with seeded noise is a simulation, and
-leaves scores and the place and label of every record in simulation/, which nobody would see in a real federation;
---no-evaluate leaves that out, and so does real noise.
+  dpfedvis run --data digits --epsilon 4 --mechanism k-means --sweeps 8 --perplexity 20 --out runs/third
 
-A run that was interrupted after its first release, by Ctrl-C (exit code 130) or a crash, goes on with
-"dpfedvis run --out FOLDER --resume". It keeps its settings, which need not be given again, and needs the same data.
-What was released is sent again, the same bytes, and nothing is spent twice. Until the run is finished,
-FOLDER.unfinished holds what its clients keep at home for that: uploads that nobody has seen yet, and records as input
-perturbation left them. It is not for publishing, and is deleted at the end. A finished run does not go on (exit 2).
+In a TOML file a setting of a mechanism or a map may stand in a table of its name: [k-means] sweeps = 8.
+
+The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
+statement.md and .json, uploads/ (what was released), provenance.json, report.html (a page about the run) and figures/;
+with --density also density.npz and density.png. With release none the map is that of the published anchors. The
+folder holds no record. A run with seeded noise is a simulation: it also writes scores and the place and label of every
+record to simulation/, which nobody has in a real federation. --no-evaluate leaves that out, and so does real noise.
+
+Resume a run that was interrupted after its first release, by Ctrl-C (exit code 130) or a crash, with
+"dpfedvis run --out FOLDER --resume". It needs the same data and keeps its settings; only those that draw may change
+(jobs, perplexity, neighbours, clusters and the like). What was released is sent again, the same bytes, and nothing is
+spent twice. Until the run is finished, FOLDER.unfinished holds what its clients keep at home: uploads that are not
+released yet, and records as input perturbation left them. Do not publish it; it is deleted at the end.
 """
 
 
@@ -46,9 +49,9 @@ def add_parser(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,  # a flag that is not given must not override the file
     )
-    parser.add_argument("--out", required=True, metavar="FOLDER", help="where to leave the run; new or empty")
-    parser.add_argument("--resume", action="store_true", default=False, help="go on with the unfinished run in --out; "
-                        "settings that are given must be its own")  # fmt: skip
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="folder of the run; new or empty")
+    parser.add_argument("--resume", action="store_true", default=False, help="resume the unfinished run in --out; "
+                        "only settings that draw may change")  # fmt: skip
     parser.add_argument("--config", metavar="FILE.toml", help="settings by name; flags win over them")
     parser.add_argument("--views", metavar="FOLDER", help="draw each client's private view of a private map there; not "
                         "in the run's folder, for views show records")  # fmt: skip
@@ -82,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def config_of(arguments: argparse.Namespace, stored: Mapping[str, Any]) -> RunConfig:
-    """Return the settings of the flags, over those of the file, if any, over those of the run to go on with."""
+    """Return the settings: flags win over the file, and the file over those of the run to resume."""
     from dpfedvis.runs.settings import RunConfig, read_toml
 
     others = ("out", "views", "config", "json", "run", "resume")

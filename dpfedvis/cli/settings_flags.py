@@ -47,7 +47,8 @@ class LateParser(argparse.ArgumentParser):
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Add a flag for every setting of a run, in groups."""
-    from dpfedvis.estimators.settings import about, known_tables
+    from dpfedvis.estimators.known_tables import known_tables
+    from dpfedvis.estimators.settings import about
     from dpfedvis.mechanisms import MECHANISMS
     from dpfedvis.runs.settings import RunConfig
 

@@ -1,4 +1,4 @@
-"""What all estimators over `FederatedData` share: learn the landmarks, then release rows through the door."""
+"""What all estimators share: settings, the learning of landmarks, the release of rows, the statement."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from accounting.errors import InvalidParameter
 from accounting.statement import Statement, state
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.estimators.settings import CLUSTERS, FEDDL, LANDMARKS, OF_ESTIMATOR, PRIVATE_MAP, EstimatorSettings, draws
+from dpfedvis.estimators.known_tables import CLUSTERS, FEDDL, OF_ESTIMATOR, PRIVATE_MAP
+from dpfedvis.estimators.settings import LANDMARKS, EstimatorSettings, draws
 from dpfedvis.federation import Client, ClientPlan, Outbox, Streams, Upload, Witness
 from dpfedvis.federation.checkpoint import claim, digest
 from dpfedvis.federation.feddl import Callback, FedDL, FedDLResult
@@ -85,8 +86,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             Where to account, such as a file; by default one in memory, or in the folder of the checkpoint.
         checkpoint : path-like, optional
             Folder to keep what a fit needs to go on after an interruption, with the same settings and data: nothing is
-            drawn or spent twice, whatever the source of noise. Uploads that have not passed the door yet and records
-            perturbed at home are in it: it belongs to the clients, and is to be deleted when the fit is done.
+            drawn or spent twice, whatever the source of noise. It holds uploads that are not released yet and records
+            perturbed at home, so it belongs to the clients. Delete it when the fit is done.
         progress : callable, optional
             Called with (stage, done, total) in the stages after the rounds.
         """
@@ -247,7 +248,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         return None if self._checkpoint is None else Outbox(self._checkpoint / "outbox")
 
     def _release(self, rows: Rows, clients: Sequence[Client], outbox: Outbox | None = None) -> list[Array]:
-        """Let every client's rows through the door; if an outbox has them already, those."""
+        """Release every client's rows: those in the outbox, or new ones."""
 
         def make() -> list[Upload]:
             uploads: list[Upload] = []

@@ -13,7 +13,8 @@ from accounting.errors import InvalidParameter
 from accounting.events import Trust
 from dpfedvis.data import FederatedData
 from dpfedvis.estimators.base import FederatedEstimator
-from dpfedvis.estimators.settings import CLUSTERS, DEFAULTS, ReleaseMode
+from dpfedvis.estimators.known_tables import CLUSTERS
+from dpfedvis.estimators.settings import DEFAULTS, ReleaseMode
 from dpfedvis.federation.feddl import NoiseName
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.rows import GramRows, KernelRows, Rows

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.estimators.clusters import FedSpectralClustering
+from dpfedvis.estimators.known_tables import CLUSTERS
 from dpfedvis.estimators.maps import FedMap
-from dpfedvis.estimators.settings import CLUSTERS, EstimatorSettings
+from dpfedvis.estimators.settings import EstimatorSettings
 from dpfedvis.estimators.tsne import FedTSNE
 from dpfedvis.estimators.umap import FedUMAP
 

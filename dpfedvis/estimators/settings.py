@@ -22,7 +22,17 @@ from accounting.budget import ADJACENCIES, SCOPES, UNITS, Adjacency, Scope, Unit
 from accounting.errors import InvalidParameter
 from accounting.events import TRUSTS, Trust
 from dpfedvis.data import FederatedData
-from dpfedvis.estimators.tables import Setting, UnknownSetting, settings_of
+from dpfedvis.estimators.known_tables import (
+    CHOSEN,
+    CLUSTERS,
+    FEDDL,
+    PRIVATE_MAP,
+    as_table,
+    checked,
+    known_tables,
+    owner_of,
+)
+from dpfedvis.estimators.tables import UnknownSetting, settings_of
 from dpfedvis.federation.client import NOISE_SOURCES
 from dpfedvis.federation.feddl import FedDL, NoiseName
 from dpfedvis.federation.private_map import Recipe
@@ -34,15 +44,11 @@ from dpfedvis.numerics.spectral import SpectralSettings
 
 ReleaseMode = Literal["exact", "noisy", "none"]
 DistanceName = Literal["gram", "nystrom"]
-CLUSTERS, PRIVATE_MAP, FEDDL, CHOSEN = "clusters", "private_map", "feddl", "mechanism"
 LANDMARKS = 500  # where rows are released; a private map takes as many as its noise allows
 MOST_LANDMARKS = 100_000
 MOST_SEED = 2**32 - 1  # what scikit-learn, openTSNE and umap take
 GAMMAS = (1e-30, 1e30)  # whose smoothness and step are numbers of ordinary size
 NORMS = (1e-12, 1e12)  # of public bounds on records, within what float32 can square
-# Fields of a mechanism that the run sets, and of FedDL that the estimator sets.
-SHARED = ("trust", "tau_x")
-OF_ESTIMATOR = ("landmarks", "mechanism", "budget", "rounds", "tau_x", "seed", "reserve", "noise")
 
 Check = Callable[[str, Any], Any]
 
@@ -162,14 +168,14 @@ class EstimatorSettings(BaseModel):
                 if name != "tables":
                     given[name] = value
             elif name in known and (isinstance(value, Mapping) or name not in known[CLUSTERS]):
-                found[name] = {**found.get(name, {}), **_table(name, value)}
+                found[name] = {**found.get(name, {}), **as_table(name, value)}
             elif (owner := owner_of(name, layout)) is not None:
                 found.setdefault(owner, {})[name] = value
             else:
                 raise UnknownSetting(
                     name, [*cls.model_fields, *known, *(each for table in known.values() for each in table)]
                 )
-        given["tables"] = {name: table for name, rows in found.items() if (table := _checked(name, rows))}
+        given["tables"] = {name: table for name, rows in found.items() if (table := checked(name, rows))}
         return given
 
     @field_validator("*", mode="plain")
@@ -328,59 +334,11 @@ def about(model: type[EstimatorSettings], name: str) -> About:
     return found
 
 
-def known_tables() -> dict[str, dict[str, Setting]]:
-    """Return the settings of every table: layouts, clusters, private map, FedDL, mechanisms."""
-    fixed: dict[str, type] = {**LAYOUTS, CLUSTERS: SpectralSettings, PRIVATE_MAP: Recipe}
-    found = {name: settings_of(kind) for name, kind in fixed.items()}
-    found[FEDDL] = settings_of(FedDL, OF_ESTIMATOR)
-    return found | {name: settings_of(kind, SHARED) for name, kind in MECHANISMS.items()}
-
-
-def owner_of(name: str, layout: str) -> str | None:
-    """Return the table that a bare name belongs to: that of the chosen map before the others; None if there is none."""
-    known = known_tables()
-    for table in (layout, PRIVATE_MAP, FEDDL, *LAYOUTS, CLUSTERS):
-        if name in known.get(table, {}):
-            return table
-    return CHOSEN if any(name in known[each] for each in MECHANISMS) else None
-
-
 def draws(model: type[EstimatorSettings], name: str) -> bool:
     """Whether a setting changes only what is drawn from what was released, so that a resumed run may have another."""
     if name in model.model_fields:
         return about(model, name).draws
     return name == "placement" or any(name in known_tables()[table] for table in (*LAYOUTS, CLUSTERS))
-
-
-def _table(name: str, value: Any) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise InvalidParameter(name, value, "a table of settings")
-    return value
-
-
-def _checked(table: str, rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a table that were given, checked; those at defaults that a run without them has go."""
-    known = known_tables()
-    found = {}
-    for name, value in rows.items():
-        if table == CHOSEN:
-            setting = next(known[each][name] for each in MECHANISMS if name in known[each])
-        elif name in known[table]:
-            setting = known[table][name]
-        else:
-            raise UnknownSetting(name, known[table])
-        value = setting.checked(value)
-        if value is not None and (table in (CHOSEN, PRIVATE_MAP, *MECHANISMS) or not _same(value, setting.default)):
-            found[name] = value
-    if table == PRIVATE_MAP and found.get("density") is False:
-        del found["density"]
-    return found
-
-
-def _same(value: Any, default: Any) -> bool:
-    return type(value) is type(default) and bool(value == default)
 
 
 def _trusting(chosen: Mechanism, trust: Trust) -> Mechanism:

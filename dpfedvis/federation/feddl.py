@@ -189,7 +189,7 @@ class FedDL:
         if self.landmarks == 1 and self.mmd == "unbiased":
             raise InvalidParameter("landmarks", 1, "at least 2 for the unbiased estimator")
         if self.exact_trace and self.noise != "seeded":
-            raise InvalidParameter("exact_trace", True, "False unless noise is seeded: it looks past the door")
+            raise InvalidParameter("exact_trace", True, "False unless noise is seeded: it reads the records")
 
     def run(
         self,
@@ -245,7 +245,7 @@ class FedDL:
         slope = Slope() if snapshot is None else Slope(trace[-1].change, snapshot.step)
         try:
             for s in range(len(trace) + 1, chosen.uploads(self.rounds) + 1):
-                average = federation.average(Y, s)  # l. 3–12: all clients, and the door
+                average = federation.average(Y, s)  # l. 3–12
                 update = chosen.update(Y, average, public, steps)  # l. 13–14
                 change = slope.see(update.gradient)
                 before, Y = Y, preparation.projection(update.landmarks)

@@ -1,7 +1,4 @@
-"""What happens before the first round: plan, scale, kernel, weights, start.
-
-All of it is public, or goes through the door.
-"""
+"""What happens before the first round: plan, scale, kernel, weights, start. All of it is public or released."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class KMeans(BaseMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.count("sweeps", self.sweeps)
-        checks.positive("reach", self.reach)
+        checks.between("reach", self.reach, 1e-6, 1e6)
 
     def uploads(self, rounds: int) -> int:
         """`sweeps`, or the number of rounds if smaller."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from accounting import Ledger
 from accounting.spending import Step, privacy_curve, spending
-from dpfedvis.estimators.settings import CLUSTERS
+from dpfedvis.estimators.known_tables import CLUSTERS
 from dpfedvis.federation.private_map import Density, DensityGrid
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.layouts import LAYOUTS

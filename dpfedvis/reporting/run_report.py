@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from accounting.rounding import rounded_up
+from dpfedvis.estimators.known_tables import CLUSTERS
 from dpfedvis.estimators.maps import FederatedMap
-from dpfedvis.estimators.settings import CLUSTERS
 from dpfedvis.evaluation.metrics import METRICS
 from dpfedvis.federation.private_map import Density
 from dpfedvis.numerics.files import write_text

@@ -41,7 +41,7 @@ from dpfedvis.runs.folder import (
 )
 from dpfedvis.runs.provenance import PROVENANCE, changes, identity, provenance, read_provenance, write_provenance
 from dpfedvis.runs.results import published_arrays, write_results
-from dpfedvis.runs.resume import RunInterrupted, Unfinished, same_settings
+from dpfedvis.runs.resume import ResumeFolder, RunInterrupted, same_settings
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.statement_file import write_statement
 from dpfedvis.runs.upload_writer import LEDGER, Recorder
@@ -138,15 +138,15 @@ def execute(
     result is of two versions.
     """
     folder, views = Path(folder), None if views is None else Path(views)
-    unfinished = Unfinished(folder)
+    resume_folder = ResumeFolder(folder)
     if resume:
         config = same_settings(folder, config)
-        with unfinished.held():
-            return _carry_out(_taken_up(config, unfinished, views), unfinished, callbacks, progress, show)
-    order = _begun(config, unfinished, views)
-    with unfinished.held():
-        unfinished.forget()
-        return _carry_out(order, unfinished, callbacks, progress, show)
+        with resume_folder.held():
+            return _carry_out(_resumed(config, resume_folder, views), resume_folder, callbacks, progress, show)
+    order = _started(config, resume_folder, views)
+    with resume_folder.held():
+        resume_folder.forget()
+        return _carry_out(order, resume_folder, callbacks, progress, show)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,21 +163,21 @@ class _Order:
     warnings: tuple[str, ...] = ()
 
 
-def _begun(config: RunConfig, unfinished: Unfinished, views: Path | None) -> _Order:
-    unfinished.refuse_taken()
-    refuse_taken(unfinished.run)
+def _started(config: RunConfig, resume_folder: ResumeFolder, views: Path | None) -> _Order:
+    resume_folder.refuse_taken()
+    refuse_taken(resume_folder.run)
     if views is not None:
-        refuse_views(views, unfinished.run, config)
+        refuse_views(views, resume_folder.run, config)
     return _ordered(config, views)
 
 
-def _taken_up(config: RunConfig, unfinished: Unfinished, views: Path | None) -> _Order:
-    facts = read_provenance(unfinished.run)
-    unfinished.refuse_to_go_on(facts)
-    order = _ordered(config, unfinished.views(views))
-    unfinished.same_data(identity(order.dataset))
+def _resumed(config: RunConfig, resume_folder: ResumeFolder, views: Path | None) -> _Order:
+    facts = read_provenance(resume_folder.run)
+    resume_folder.refuse_to_resume(facts)
+    order = _ordered(config, resume_folder.views(views))
+    resume_folder.same_data(identity(order.dataset))
     others = changes(facts, order.facts)
-    warning = f"{unfinished.run} went on with other code than it began with: {', '.join(others)}"
+    warning = f"{resume_folder.run} went on with other code than it began with: {', '.join(others)}"
     now = {key: order.facts[key] for key in ("started", "commit", "packages")}
     facts["resumed"] = [*facts.get("resumed", ()), now]
     return replace(order, facts=facts, resumed=True, warnings=(warning,) if others else ())
@@ -193,22 +193,22 @@ def _ordered(config: RunConfig, views: Path | None) -> _Order:
 
 def _carry_out(
     order: _Order,
-    unfinished: Unfinished,
+    resume_folder: ResumeFolder,
     callbacks: Sequence[Callback],
     progress: Progress | None,
     show: Callable[[Run], None] | None,
 ) -> Run:
-    folder, config, views = unfinished.run, order.config, order.views
+    folder, config, views = resume_folder.run, order.config, order.views
     existed, viewed, clock = folder.exists(), views is not None and views.exists(), time.perf_counter()
     try:
         for each in (folder, views):
             if each is not None:
                 make(each)
         sweep(folder)
-        unfinished.remember(views, identity(order.dataset))
+        resume_folder.remember(views, identity(order.dataset))
         write_provenance(folder, order.facts)
         write_text(folder / CONFIG, config.to_toml())  # last: from here on it is a run that can go on
-        statement = _fit(order, unfinished, callbacks, progress)
+        statement = _fit(order, resume_folder, callbacks, progress)
         done = Run(folder, config, statement, order.estimator, order.fed, views, warnings=order.warnings)
         if show is not None:
             show(done)
@@ -217,7 +217,7 @@ def _carry_out(
     except BaseException as error:
         left = order.resumed or spent(folder / LEDGER)
         if not left:
-            unfinished.remove()
+            resume_folder.remove()
             clear(folder, existed)
             if views is not None and not viewed and views.is_dir():
                 views.rmdir()
@@ -228,19 +228,21 @@ def _carry_out(
                 else "nothing was released, and nothing is left of the run"
             ) from None
         raise
-    unfinished.remove()
+    resume_folder.remove()
     return replace(done, seconds=time.perf_counter() - clock)
 
 
-def _fit(order: _Order, unfinished: Unfinished, callbacks: Sequence[Callback], progress: Progress | None) -> Statement:
-    folder, config, estimator = unfinished.run, order.config, order.estimator
+def _fit(
+    order: _Order, resume_folder: ResumeFolder, callbacks: Sequence[Callback], progress: Progress | None
+) -> Statement:
+    folder, config, estimator = resume_folder.run, order.config, order.estimator
     with Ledger(folder / LEDGER, config.budget) as ledger:
         recorder = Recorder(folder, rounds=config.recorded_rounds, resume=ledger if order.resumed else None)
         estimator.watch(
             witness=recorder,
             callbacks=(recorder.landmarks, *callbacks),
             ledger=ledger,
-            checkpoint=unfinished.checkpoint,
+            checkpoint=resume_folder.checkpoint,
             progress=progress,
         )
         try:

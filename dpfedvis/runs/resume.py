@@ -28,20 +28,20 @@ _VIEWS, _DATA, _LOCK = "views.json", "data.json", "lock"
 
 
 class NotResumable(DpfedvisError):
-    """A run that cannot go on, or need not; nothing was released, spent or changed."""
+    """A run that cannot be resumed, or need not be. Nothing was released, spent or changed."""
 
 
 class SettingsDiffer(NotResumable):
-    """Settings that are not those of the run to go on with."""
+    """Settings that differ from those of the run to resume."""
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """An interruption by the user that says what is left."""
+    """An interruption by the user, with what can be done next."""
 
 
 @dataclass(frozen=True)
-class Unfinished:
-    """The folder next to a run's folder that is there until the run is finished.
+class ResumeFolder:
+    """The folder beside a run's folder with what resuming needs; deleted when the run is finished.
 
     Parameters
     ----------
@@ -53,43 +53,43 @@ class Unfinished:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Path of the folder."""
         whole = self.run.resolve()
         return whole.with_name(whole.name + ".unfinished")
 
     @property
     def checkpoint(self) -> Path:
-        """For `FederatedEstimator.watch`."""
+        """Path of the checkpoint, for `FederatedEstimator.watch`."""
         return self.path / "checkpoint"
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Make the folder, and keep other processes off it: two that went on with one run would release twice."""
+        """Create and lock the folder: two processes that resume one run would release twice."""
         make(self.path, 0o700)
         with (self.path / _LOCK).open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise NotResumable(f"another process is at work on {self.run}") from None
+                raise NotResumable(f"another process is working on {self.run}") from None
             yield
 
     def remember(self, views: Path | None, data: Mapping[str, Any]) -> None:
-        """Keep which data the run began with, and where private views are to be drawn, which is no setting of it."""
+        """Store what identifies the data, and where private views are to be drawn."""
         write_text(self.path / _DATA, json.dumps(data) + "\n")
         write_text(self.path / _VIEWS, json.dumps(None if views is None else str(views.resolve())) + "\n")
 
     def same_data(self, now: Mapping[str, Any]) -> None:
-        """Refuse data that are not those that the run began with."""
+        """Raise if the data are not those that the run started with."""
         before = _kept(self.path / _DATA)
         for name in now if before is not None else ():
             if before[name] != now[name]:
                 raise NotResumable(
-                    f"the data of {self.run} have changed ({name} was {before[name]}, is {now[name]}); a run goes on "
-                    "with the records that it began with"
+                    f"the data of {self.run} have changed ({name} was {before[name]}, is {now[name]}); a run "
+                    "can be resumed only with the records that it started with"
                 )
 
     def views(self, given: Path | None) -> Path | None:
-        """Return where private views are to be drawn; an error if another place is given."""
+        """Return where private views are to be drawn; raise if another folder is given."""
         path = self.path / _VIEWS
         if not path.exists():  # interrupted before anything
             return given
@@ -100,37 +100,35 @@ class Unfinished:
         return found
 
     def refuse_taken(self) -> None:
-        """Refuse to begin where a run may still go on, or where a folder of this name is no run's."""
+        """Raise if an unfinished run, or a foreign folder, is already here."""
         if self.path.is_dir() and (self.run / CONFIG).exists():
-            raise FolderTaken(
-                f"{self.run} holds another run, not finished; go on with it (--resume), or choose another folder"
-            )
+            raise FolderTaken(f"{self.run} holds an unfinished run; resume it (--resume), or choose another folder")
         taken = self.path.is_dir() and any(self.path.iterdir()) and not (self.path / _LOCK).exists()
         if taken or (self.path.exists() and not self.path.is_dir()):
             raise FolderTaken(f"{self.path}, which the run needs until it is finished, holds other files")
 
-    def refuse_to_go_on(self, facts: Mapping[str, Any]) -> None:
-        """Refuse a run that is finished, or whose clients have released and kept nothing of it."""
+    def refuse_to_resume(self, facts: Mapping[str, Any]) -> None:
+        """Raise if the run is finished, or if its clients have released and kept nothing of it."""
         if "finished" in facts:
             self.remove()  # in case that the run was cut off just before this
-            raise NotResumable(f"{self.run} is finished; there is nothing to go on with")
+            raise NotResumable(f"{self.run} is finished; there is nothing to resume")
         if not self.checkpoint.is_dir() and spent(self.run / LEDGER):
             self.remove()
-            raise NotResumable(f"{self.run} cannot go on: what its clients kept, {self.path}, is not there")
+            raise NotResumable(f"{self.run} cannot be resumed: what its clients kept, {self.path}, is missing")
 
     def forget(self) -> None:
-        """Delete what a run left whose folder, and with it the ledger, is gone: it can never go on."""
+        """Delete what is left of a run whose folder, and with it the ledger, is gone."""
         shutil.rmtree(self.checkpoint, ignore_errors=True)
 
     def remove(self) -> None:
-        """Delete it: the run is finished."""
+        """Delete the folder: the run is finished."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def stored_settings(folder: Path) -> dict[str, Any]:
     """Return the settings of the run in a folder, as its file has them."""
     if not (folder / CONFIG).is_file():
-        raise NotResumable(f"{folder} holds no run to go on with: it has no {CONFIG}")
+        raise NotResumable(f"{folder} holds no run to resume: it has no {CONFIG}")
     return read_toml(folder / CONFIG)
 
 

@@ -17,15 +17,8 @@ from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.data.checks import Missing
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.estimators.settings import (
-    CLUSTERS,
-    FEDDL,
-    PRIVATE_MAP,
-    EstimatorSettings,
-    among,
-    known_tables,
-    told,
-)
+from dpfedvis.estimators.known_tables import CLUSTERS, FEDDL, PRIVATE_MAP, known_tables
+from dpfedvis.estimators.settings import EstimatorSettings, among, told
 from dpfedvis.numerics.layouts import LAYOUTS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 from accounting import BudgetExceeded, Ledger
 from accounting.statement import state
 from dpfedvis.cli.main import parser
-from dpfedvis.estimators.settings import known_tables
+from dpfedvis.estimators.known_tables import known_tables
 from dpfedvis.federation.private_map import Shares
 from dpfedvis.runs import execute as runs
 from dpfedvis.runs.settings import RunConfig

@@ -10,7 +10,7 @@ import numpy as np
 
 from accounting import Ledger
 from dpfedvis.federation import Outbox
-from dpfedvis.runs.resume import Unfinished
+from dpfedvis.runs.resume import ResumeFolder
 
 
 def events_of(folder: Path) -> list[str]:
@@ -36,7 +36,7 @@ def recorded(folder: Path) -> dict[str, bytes]:
 def kept(folder: Path) -> dict[str, bytes]:
     """Every upload that is at home and in the ledger: it counts as released, and must be sent as it is."""
     known, found = events_of(folder), {}
-    for path in Unfinished(folder).checkpoint.rglob("*-??????.npz"):
+    for path in ResumeFolder(folder).checkpoint.rglob("*-??????.npz"):
         what, round = path.stem[:-7], int(path.stem[-6:])
         for upload in Outbox(path.parent).find(what, round) or []:
             if upload.event.to_json() in known and not what.startswith("curated"):
@@ -51,11 +51,11 @@ def recorded_lines(folder: Path) -> list[bytes]:
 
 def copy(source: Path, target: Path) -> Path:
     shutil.copytree(source, target)
-    shutil.copytree(Unfinished(source).path, Unfinished(target).path)
+    shutil.copytree(ResumeFolder(source).path, ResumeFolder(target).path)
     return target
 
 
 def content(folder: Path) -> dict[str, bytes]:
     """All bytes of a run and of what its clients keep. The lock says nothing; SQLite's shared memory is no content."""
-    paths = [path for root in (folder, Unfinished(folder).path) for path in root.rglob("*") if path.is_file()]
+    paths = [path for root in (folder, ResumeFolder(folder).path) for path in root.rglob("*") if path.is_file()]
     return {str(path): path.read_bytes() for path in paths if path.name != "lock" and not path.name.endswith("-shm")}

@@ -18,7 +18,7 @@ import pytest
 from accounting import Ledger
 from dpfedvis.federation import Outbox
 from dpfedvis.mechanisms.rows import DistanceRows
-from dpfedvis.runs.resume import Unfinished
+from dpfedvis.runs.resume import ResumeFolder
 from dpfedvis.runs.upload_reader import Recording
 from tests.crash.folders import events_of, kept, recorded, recorded_lines
 from tests.crash.nursery import ALIKE, KINDS, NOISY, SMALL, Nursery
@@ -38,7 +38,7 @@ def check_finished(folder: Path, whole: Path, kind: str) -> None:
     assert recorded(folder).keys() == recorded(whole).keys()
     names = {path.name for path in whole.rglob("*")}
     assert {path.name for path in folder.rglob("*")} == names
-    assert not Unfinished(folder).path.exists()
+    assert not ResumeFolder(folder).path.exists()
     facts = json.loads((folder / "provenance.json").read_text())
     assert facts["finished"] >= facts["resumed"][-1]["started"] >= facts["started"]
     assert sorted(Recording.read(folder).trajectory) == sorted(Recording.read(whole).trajectory)
@@ -122,7 +122,7 @@ def test_records_are_perturbed_once(nursery: Nursery, tmp_path: Path) -> None:
     """What is released after an interruption is computed from the records that were perturbed before it."""
     folder = tmp_path / "run"
     assert nursery.run(*SMALL, *KINDS["input"], "--out", str(folder), at=15) == (-signal.SIGKILL, "")
-    home = Outbox(Unfinished(folder).checkpoint / "landmarks" / "outbox").find("home", 0)
+    home = Outbox(ResumeFolder(folder).checkpoint / "landmarks" / "outbox").find("home", 0)
     assert home is not None
     assert nursery.run("--out", str(folder), "--resume") == (0, "")
     recording = Recording.read(folder)

@@ -14,7 +14,8 @@ import pytest
 
 from dpfedvis.cli.main import main
 from dpfedvis.federation import Outbox
-from dpfedvis.runs.resume import Unfinished
+from dpfedvis.runs.resume import ResumeFolder
+from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
 from dpfedvis.runs.upload_writer import RecordingError
 from tests.crash.folders import content, copy, events_of, kept, recorded
@@ -63,6 +64,27 @@ def test_noise_that_is_drawn_again_does_not_pass_as_the_same(
     assert recorded(folder) == before
 
 
+def test_what_is_only_drawn_may_change(
+    stopped: dict[int, Path], copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that could not be drawn is finished with other settings of the drawing; what was released stays."""
+    same = copy(next(iter(stopped.values())), tmp_path / "same")
+    assert called(capsys, "--out", str(same), "--resume") == (0, "")
+    before = recorded(copied)
+    assert called(capsys, "--out", str(copied), "--resume", "--perplexity", "7", "--jobs", "2", "--no-evaluate") == (
+        0,
+        "",
+    )
+    config = RunConfig.from_toml(copied / "config.toml")
+    assert (config.layout.perplexity, config.jobs, config.evaluate) == (7.0, 2, False)
+    assert not (copied / "simulation").exists()
+    after = recorded(copied)
+    assert {key: after[key] for key in before} == before
+    assert events_of(copied) == events_of(same)
+    places = [np.load(folder / "embedding.npz")["embedding"] for folder in (copied, same)]
+    assert not np.array_equal(*places)
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
@@ -97,7 +119,7 @@ def test_the_same_settings_may_be_given_again(copied: Path, capsys: pytest.Captu
     ("name", "content_of_file", "sentence"),
     [
         ("run/config.toml", b"rounds = ", "config.toml is not TOML"),
-        ("run/config.toml", None, "holds no run to go on with"),
+        ("run/config.toml", None, "holds no run to resume"),
         ("run/provenance.json", b"{}", "provenance.json is damaged"),
         ("run/provenance.json", None, "provenance.json cannot be read"),
         ("run/ledger.sqlite", b"SQLite?", "ledger.sqlite"),
@@ -140,7 +162,7 @@ def test_damage_is_named_and_nothing_is_lost(
     assert sentence in said
     assert said.count("\n") == 1
     assert (path.read_bytes() if damaged is not None else None) == damaged
-    assert Unfinished(copied).checkpoint.is_dir()
+    assert ResumeFolder(copied).checkpoint.is_dir()
     if before is not None:
         assert events_of(copied) == before
 
@@ -150,7 +172,7 @@ def test_a_finished_run_says_so(wholes: Any, tmp_path: Path, capsys: pytest.Capt
     shutil.copytree(wholes("exact"), folder)
     before = content(folder)
     code, said = called(capsys, "--out", str(folder), "--resume")
-    assert (code, said) == (2, f"dpfedvis: {folder} is finished; there is nothing to go on with\n")
+    assert (code, said) == (2, f"dpfedvis: {folder} is finished; there is nothing to resume\n")
     assert content(folder) == before
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
     (folder / "provenance.json").write_text((folder / "provenance.json").read_text().replace("finished", "ended"))
@@ -195,9 +217,9 @@ def test_other_code_may_go_on_with_a_warning(copied: Path, capsys: pytest.Captur
 
 def test_two_processes_do_not_work_on_one_run(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = content(copied)
-    with Unfinished(copied).held():
+    with ResumeFolder(copied).held():
         code, said = called(capsys, "--out", str(copied), "--resume")
-    assert (code, said) == (2, f"dpfedvis: another process is at work on {copied}\n")
+    assert (code, said) == (2, f"dpfedvis: another process is working on {copied}\n")
     assert content(copied) == before
 
 
@@ -205,7 +227,7 @@ def test_an_unfinished_run_is_not_written_over(copied: Path, capsys: pytest.Capt
     before = content(copied)
     code, said = called(capsys, *SMALL, "--out", str(copied))
     assert code == 2
-    assert "holds another run, not finished; go on with it (--resume)" in said
+    assert "holds an unfinished run; resume it (--resume)" in said
     assert content(copied) == before
 
 
@@ -217,7 +239,7 @@ def test_what_is_left_of_a_deleted_run_is_not_gone_on_with(copied: Path, capsys:
     new = recorded(copied)
     assert old.keys() <= new.keys()
     assert all(new[key] != old[key] for key in old)
-    assert not Unfinished(copied).path.exists()
+    assert not ResumeFolder(copied).path.exists()
 
 
 def test_other_files_next_to_the_run_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -235,6 +257,6 @@ def test_other_files_next_to_the_run_are_left_alone(tmp_path: Path, capsys: pyte
 def test_what_clients_keep_is_not_in_the_folder_and_for_its_owner_alone(stopped: dict[int, Path]) -> None:
     names = {path.name for path in stopped[3].rglob("*") if not path.name.startswith("ledger.sqlite-")}
     assert names == {"config.toml", "provenance.json", "ledger.sqlite", "uploads", "index.jsonl", "values.bin"}
-    assert Unfinished(stopped[3]).path.stat().st_mode & 0o777 == 0o700
+    assert ResumeFolder(stopped[3]).path.stat().st_mode & 0o777 == 0o700
     with pytest.raises(RecordingError, match="holds no finished run"):
         Recording.read(stopped[3])

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dpfedvis.estimators.settings import CLUSTERS, PRIVATE_MAP, known_tables
+from dpfedvis.estimators.known_tables import CLUSTERS, PRIVATE_MAP, known_tables
 from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.runs.settings import RunConfig
 

@@ -34,7 +34,7 @@ from typing import Any
 from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.estimators.settings import CHOSEN, PRIVATE_MAP, known_tables
+from dpfedvis.estimators.known_tables import CHOSEN, PRIVATE_MAP, known_tables
 from dpfedvis.experiments.sweeps.cells import Cell, Kind
 from dpfedvis.mechanisms import mechanism
 from dpfedvis.runs.settings import RunConfig, read_toml

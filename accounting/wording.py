@@ -132,7 +132,8 @@ def _budget(statement: Statement) -> str:
     if budget is None:
         return "There was no budget."
     given = f"Budget: ε = {budget['epsilon']:g}, δ = {budget['delta']:g}, {budget['adjacency']}, per {budget['unit']}"
-    spent = f"Spent: ε = {rounded_up(statement.in_scope, 6)}."
+    where = "" if budget["scope"] == "end-to-end" else " within that scope"
+    spent = f"Spent{where}: ε = {rounded_up(statement.in_scope, 6)}."
     if budget["scope"] == "landmarks":
         return (
             f"{given}, for learning the landmarks only, which is the paper's claim (Thm 6). {spent} "

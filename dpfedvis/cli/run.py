@@ -73,7 +73,16 @@ def run(arguments: argparse.Namespace) -> int:
     bar, stages = ProgressBar(given.uploads), StageBars()
     views = getattr(arguments, "views", None)
     try:
-        done = execute(given, arguments.out, (bar,), views=views, progress=stages, show=show, resume=arguments.resume)
+        done = execute(
+            given,
+            arguments.out,
+            (bar,),
+            views=views,
+            progress=stages,
+            show=show,
+            resume=arguments.resume,
+            changed=None if hasattr(arguments, "config") else flagged(arguments),
+        )
     finally:
         bar.close()
         stages.close()
@@ -84,14 +93,18 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def flagged(arguments: argparse.Namespace) -> list[str]:
+    """Return the names of the settings that were given as flags."""
+    return [name for name in vars(arguments) if name not in ("out", "views", "config", "json", "run", "resume")]
+
+
 def config_of(arguments: argparse.Namespace, stored: Mapping[str, Any]) -> RunConfig:
     """Return the settings: flags win over the file, and the file over those of the run to resume."""
-    from dpfedvis.runs.settings import RunConfig, read_toml
+    from dpfedvis.runs.settings import RunConfig, merged, read_toml
 
-    others = ("out", "views", "config", "json", "run", "resume")
-    values = {key: value for key, value in vars(arguments).items() if key not in others}
+    values = {name: getattr(arguments, name) for name in flagged(arguments)}
     file = getattr(arguments, "config", None)
-    return RunConfig.from_mapping({**stored, **({} if file is None else read_toml(file)), **values})
+    return RunConfig.from_mapping(merged(merged(stored, {} if file is None else read_toml(file)), values))
 
 
 def chosen(given: RunConfig, resolved: RunConfig) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import types
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin
@@ -37,7 +39,12 @@ class LateParser(argparse.ArgumentParser):
     def parse_known_args(self, *given: Any, **named: Any) -> Any:
         """Add the flags, and parse."""
         self._fill()
-        return super().parse_known_args(*given, **named)
+        found, unknown = super().parse_known_args(*given, **named)
+        for flag in unknown if self._subparsers is None else ():
+            if flag.startswith("--"):
+                near = difflib.get_close_matches(flag.partition("=")[0], list(self._option_string_actions), n=1)
+                self.error(f"there is no {flag}" + (f"; did you mean {near[0]}?" if near else ""))
+        return found, unknown
 
     def format_help(self) -> str:
         """Add the flags, and describe them."""
@@ -58,7 +65,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     def add(group: str, name: str, hint: Any, help: str, default: Any) -> None:
         if group not in groups:
             groups[group] = parser.add_argument_group(_TITLES.get(group, group))
-        shown = "" if help.endswith(")") else _shown(default)
+        shown = _shown(default)
         text = (_lowered(help) + (f" ({shown})" if shown else "")).replace("%", "%%")
         if name in seen:
             # Two tables have it: it is that of the chosen map or mechanism.
@@ -72,12 +79,14 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         field = RunConfig.model_fields[name]
         default = None if field.is_required() else field.default
         add(about(RunConfig, name).group, name, field.annotation, field.description or "", default)
+    owners = Counter(name for settings in known_tables().values() for name in settings)
+    shared = {name for name, number in owners.items() if number > 1}
     for table, settings in known_tables().items():
         group = "mechanism" if table in MECHANISMS else table
         for setting in settings.values():
             if setting.hint is None or parse_as(setting.hint) is None or setting.name in _WITHOUT_FLAG:
                 continue
-            of = f"{table}: " if table in MECHANISMS else ""
+            of = f"{table}: " if table in MECHANISMS or setting.name in shared else ""
             add(group, setting.name, setting.hint, of + _lowered(setting.help), setting.default)
 
 

@@ -179,7 +179,16 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             # Placement at home reaches nothing that is released.
             made = vars(settings.recipe) if settings.release == "none" else {}
             recipe = {name: value for name, value in made.items() if name != "placement"}
-            facts = {**own, "mechanism": self._mechanism, "recipe": recipe, FEDDL: dict(sorted(settings.feddl.items()))}
+            # Exact kernel rows depend on the affinity.
+            rows = settings.spectral if settings.map == CLUSTERS and settings.release == "exact" else None
+            affinity = None if rows is None else (rows.affinity, rows.affinity_gamma)
+            facts = {
+                **own,
+                "affinity": affinity,
+                "mechanism": self._mechanism,
+                "recipe": recipe,
+                FEDDL: dict(sorted(settings.feddl.items())),
+            }
             claim(self._checkpoint, digest(type(self).__name__, facts, fed.n_clients, fed.n_features))
 
     def _tick(self, stage: str, done: int, total: int) -> None:

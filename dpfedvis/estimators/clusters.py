@@ -121,6 +121,8 @@ class FedSpectralClustering(FederatedEstimator):
         if spectral.clusters > fed.n_records:
             raise InvalidParameter("n_clusters", spectral.clusters, f"at most the number of records, {fed.n_records}")
         by_neighbors = spectral.affinity == "neighbors"
+        if by_neighbors and spectral.clusters == fed.n_records:
+            raise InvalidParameter("n_clusters", spectral.clusters, f"below the number of records, {fed.n_records}")
         if by_neighbors and spectral.neighbours > fed.n_records:
             raise TooManyNeighbors(f"n_neighbors is {spectral.neighbours}, of {fed.n_records} records in all")
         # Coordinates carry far less noise than kernel rows at the same ε, and the kernel follows from them.

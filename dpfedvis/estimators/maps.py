@@ -17,7 +17,7 @@ from accounting.events import Trust
 from dpfedvis.data import FederatedData
 from dpfedvis.estimators.base import FederatedEstimator, as_new_records
 from dpfedvis.estimators.settings import DEFAULTS, DistanceName, EstimatorSettings, ReleaseMode
-from dpfedvis.federation.checkpoint import read_or_make
+from dpfedvis.federation.checkpoint import SnapshotMismatch, read_or_make
 from dpfedvis.federation.client import LARGEST_NORM
 from dpfedvis.federation.feddl import NoiseName
 from dpfedvis.federation.private_map import Placement, PublishedMap, placement
@@ -160,8 +160,11 @@ class FederatedMap(FederatedEstimator):
             lambda: {
                 "anchors": anchors,
                 "places": recipe.scaled(layout.lay_out_anchors(anchors, settings.seed), learner.records_a_client(fed)),
+                "layout": np.array(repr(layout)),
             },
         )
+        if (made := str(frame.pop("layout"))) != repr(layout):
+            raise SnapshotMismatch(f"the map is published already, as {made}; resume without another layout")
         self.published_map_ = PublishedMap(learned.subspace, **frame, seed=settings.seed)
         self.embedding_ = np.concatenate(self._placed(place, [client.X for client in fed.clients]))
         self.density_ = recipe.count(learner, learned, self.published_map_, fed) if recipe.density else None

@@ -46,6 +46,7 @@ ReleaseMode = Literal["exact", "noisy", "none"]
 DistanceName = Literal["gram", "nystrom"]
 LANDMARKS = 500  # where rows are released; a private map takes as many as its noise allows
 MOST_LANDMARKS = 100_000
+MOST_ROUNDS = 1_000_000
 MOST_SEED = 2**32 - 1  # what scikit-learn, openTSNE and umap take
 GAMMAS = (1e-30, 1e30)  # whose smoothness and step are numbers of ordinary size
 NORMS = (1e-12, 1e12)  # of public bounds on records, within what float32 can square
@@ -131,7 +132,9 @@ class EstimatorSettings(BaseModel):
         partial(checks.whole, least=1, most=MOST_LANDMARKS),
         f"landmarks n_y ({LANDMARKS}; with release none, as many as the noise allows)",
     )
-    rounds: int = told(50, checks.count, "rounds S at most; k-means takes its sweeps")
+    rounds: int = told(
+        50, partial(checks.whole, least=1, most=MOST_ROUNDS), "rounds S at most; k-means takes its sweeps"
+    )
     noise: NoiseName = told(
         "seeded", among(NOISE_SOURCES), "source of noise: seeded (a simulation), system or discrete", "privacy"
     )
@@ -260,13 +263,15 @@ class EstimatorSettings(BaseModel):
         if tau_x is None and bounds is not None:
             # No record within the bounds is longer.
             tau_x = math.sqrt(fed.n_features) * max(abs(bounds[0]), abs(bounds[1])) or None
-        return self.updated(
+        chosen = self.updated(
             mechanism=self.chosen_mechanism,
             release=release,
             landmarks=LANDMARKS if self.landmarks is None and release != "none" else self.landmarks,
             tau_x=tau_x,
             **({} if bounds is None else {"bounds": bounds}),
         )
+        # A mechanism given as an object has a trust of its own.
+        return chosen if isinstance(chosen.mechanism, str) else chosen.updated(trust=chosen.made_mechanism().trust)
 
     @property
     def feddl(self) -> Mapping[str, Any]:

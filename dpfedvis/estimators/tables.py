@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -105,13 +105,17 @@ def plain(hint: Any) -> Any:
 
 def _is_container(hint: Any) -> bool:
     origin = get_origin(hint)
-    return isinstance(origin, type) and (issubclass(origin, Mapping | tuple | list) or hasattr(origin, "__getitem__"))
+    return isinstance(origin, type) and issubclass(origin, Mapping | Sequence)
 
 
 def check_type(name: str, value: Any, hint: Any) -> Any:
     """Return a value of this type, lists as tuples. What TOML cannot hold is left to its dataclass."""
-    if hint is None or not _from_toml(value):
+    if not _from_toml(value):
         return value
+    if hint is None:
+        if value is None:
+            return None
+        raise InvalidParameter(name, value, "an object, which only Python can give")
     value = _frozen(value)
     try:
         _adapter(hint).validate_python(value)

@@ -115,7 +115,7 @@ class FedDL:
         Start of the landmarks: uniform, normal or mean (uniform with bounds, else mean). Public random points of the
         box, or around 0; random points around the mean of the records, which is a release; or a public sample.
     share : float
-        Share of the budget for each release of scale, if it is made.
+        Share of the budget for the histogram of scales, and the same for the moments, where they are released.
     reserve : mapping of str to (float, str)
         Further single releases that share the budget and that the caller makes afterwards: name → (share of μ², stage).
     mmd : {"unbiased", "biased"}

@@ -57,7 +57,8 @@ class GradientPerturbation(GradientUpload):
     trust : {"local", "aggregate", "central"}
         Trust model: what the server sees of the clients.
     bound : {"tight", "theorem"}
-        Sensitivity to calibrate to. ``"tight"`` needs no bound on the data. ``"theorem"`` is Thm 6 of the paper; its
+        Sensitivity to calibrate to: tight, or the paper's theorem. ``"tight"`` needs no bound on the
+        data. ``"theorem"`` is Thm 6 of the paper; its
         constants are enforced: records are clipped to `tau_x`, landmarks to norm `upsilon` − `tau_x` (so
         ‖x − y‖ ≤ Υ) and Y to spectral norm `tau_y`.
     tau_x : float, optional

@@ -36,7 +36,7 @@ class MeanEmbedding(BaseMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.count("frequencies", self.frequencies)
+        checks.whole("frequencies", self.frequencies, 1, 1_000_000)
         checks.count("steps", self.steps)
 
     def uploads(self, rounds: int) -> int:

@@ -27,7 +27,7 @@ class SpectralSettings:
     clusters : int
         Number of clusters.
     affinity : {"neighbors", "kernel"}
-        Which records are alike: neighbours in the landmarks' affine span, or all by the paper's kernel estimate.
+        Which records are alike: neighbors (in the landmarks' affine span), or kernel (all, as in the paper).
     affinity_gamma : float, optional
         Width γ of the kernel affinity; by default that of the landmarks' learning.
     neighbours : int
@@ -48,7 +48,7 @@ class SpectralSettings:
         checks.at_least("neighbours", self.neighbours, 2)
         checks.count("starts", self.starts)
         if self.affinity_gamma is not None:
-            checks.positive("affinity_gamma", self.affinity_gamma)
+            checks.between("affinity_gamma", self.affinity_gamma, 1e-30, 1e30)
 
 
 def spectral_embedding(F: Array, components: int) -> Array:

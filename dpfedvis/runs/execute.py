@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,6 +108,7 @@ def execute(
     progress: Progress | None = None,
     show: Callable[[Run], None] | None = None,
     resume: bool = False,
+    changed: Collection[str] | None = None,
 ) -> Run:
     """Carry out a run, and write its ledger, statement and results to a folder.
 
@@ -126,9 +127,11 @@ def execute(
         Called with the run when its data are written, such as `dpfedvis.reporting.run_report.show`. Only then is the
         run marked as finished, so that an interruption while pages are drawn loses nothing.
     resume : bool
-        Go on with the run in `folder`, which was interrupted. Its settings are those in the folder, and what `config`
-        does not leave open must agree; its data must be the same. What had been released is sent again, the same bytes,
-        and nothing is spent twice.
+        Resume the interrupted run in `folder`, with its settings and the same data. `config` may change only what is
+        drawn. What was released is sent again, the same bytes, and nothing is spent twice.
+    changed : collection of str, optional
+        With `resume`, names of the settings in `config` that count as given; by default those that are not at their
+        defaults.
 
     Notes
     -----
@@ -140,7 +143,7 @@ def execute(
     folder, views = Path(folder), None if views is None else Path(views)
     resume_folder = ResumeFolder(folder)
     if resume:
-        config = same_settings(folder, config)
+        config = same_settings(folder, config, changed)
         with resume_folder.held():
             return _carry_out(_resumed(config, resume_folder, views), resume_folder, callbacks, progress, show)
     order = _started(config, resume_folder, views)
@@ -207,8 +210,11 @@ def _carry_out(
         sweep(folder)
         resume_folder.remember(views, identity(order.dataset))
         write_provenance(folder, order.facts)
-        write_text(folder / CONFIG, config.to_toml())  # last: from here on it is a run that can go on
+        if not order.resumed:
+            write_text(folder / CONFIG, config.to_toml())  # last: from here on the run can be resumed
         statement = _fit(order, resume_folder, callbacks, progress)
+        # A resumed run may be drawn otherwise; only now is it known that it can be.
+        write_text(folder / CONFIG, config.to_toml())
         done = Run(folder, config, statement, order.estimator, order.fed, views, warnings=order.warnings)
         if show is not None:
             show(done)

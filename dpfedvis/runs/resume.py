@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,17 +132,26 @@ def stored_settings(folder: Path) -> dict[str, Any]:
     return read_toml(folder / CONFIG)
 
 
-def same_settings(folder: Path, given: RunConfig) -> RunConfig:
-    """Return the settings of the run in a folder, with what is given for drawing; nothing else may differ."""
+def same_settings(folder: Path, given: RunConfig, changed: Collection[str] | None = None) -> RunConfig:
+    """Return the settings of the run in a folder, with what is given for drawing; raise if anything else differs.
+
+    Parameters
+    ----------
+    folder : Path
+    given : RunConfig
+    changed : collection of str, optional
+        Names of the settings that count as given; by default those that are not at their defaults.
+    """
     stored = RunConfig.from_mapping(stored_settings(folder))
-    was, now = stored.effective(), given.effective()
-    changed = {name: value for name, value in now.items() if value is not None and was.get(name, value) != value}
-    others = [
-        f"{name} is {was[name]!r}, not {value!r}" for name, value in changed.items() if not draws(RunConfig, name)
+    was, now = stored.effective(), {**given.given, **given.effective()}
+    names = given.given if changed is None else changed
+    differ = {name: now[name] for name in names if now[name] is not None and was.get(name) != now[name]}
+    fixed = [
+        f"{name} is {was.get(name)!r}, not {value!r}" for name, value in differ.items() if not draws(RunConfig, name)
     ]
-    if others:
-        raise SettingsDiffer(f"--resume keeps the settings of {folder}: {', '.join(others)}")
-    return stored.updated(**changed)
+    if fixed:
+        raise SettingsDiffer(f"--resume keeps the settings of {folder}: {', '.join(fixed)}")
+    return stored.updated(**differ)
 
 
 def _kept(path: Path) -> Any:

@@ -65,7 +65,7 @@ class RunConfig(EstimatorSettings):
     clients: int | None = told(None, checks.count, "number of clients P (10, or that of the groups)", "data")
     partition: str = told("iid", _partition, "iid, by-class, classes:K, dirichlet:ALPHA or groups", "data")
     recorded_rounds: int | None = told(
-        None, partial(checks.whole, least=0), "record uploads of the first so many rounds only", "output", draws=True
+        None, partial(checks.whole, least=0), "record uploads of the first so many rounds only", "output"
     )
     evaluate: bool = told(
         True,
@@ -88,7 +88,7 @@ class RunConfig(EstimatorSettings):
     @classmethod
     def from_toml(cls, path: str | Path, **overrides: Any) -> Self:
         """Read a TOML file; `overrides` win over it."""
-        return cls.from_mapping({**read_toml(path), **overrides})
+        return cls.from_mapping(merged(read_toml(path), overrides))
 
     def to_toml(self) -> str:
         """Return every setting that takes part as TOML; one that is left open is not in it."""
@@ -172,6 +172,18 @@ class RunConfig(EstimatorSettings):
         return estimator_of(self)
 
 
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of two sources, those `above` winning one by one: a table does not replace a table."""
+    found = dict(below)
+    for name, value in above.items():
+        known = found.get(name)
+        if isinstance(known, Mapping):
+            # The number of clusters has the name of its table.
+            value = {**known, **(value if isinstance(value, Mapping) else {name: value})}
+        found[name] = value
+    return found
+
+
 def bare_defaults() -> dict[str, Any]:
     """Return the default of every setting by its bare name; None for those of mechanisms and the private map."""
     fields = {name: field.default for name, field in RunConfig.model_fields.items() if name != "tables"}
@@ -187,7 +199,9 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        if isinstance(error, tomllib.TOMLDecodeError | UnicodeDecodeError):
+        if isinstance(error, UnicodeDecodeError):
+            raise UnreadableConfig(f"{path} is not TOML: it is not UTF-8") from error
+        if isinstance(error, tomllib.TOMLDecodeError):
             raise UnreadableConfig(f"{path} is not TOML: {error}") from error
         raise UnreadableConfig(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
 

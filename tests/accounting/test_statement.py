@@ -240,6 +240,22 @@ def test_accountants_are_compared():
         assert f"| {name} |" in str(statement)
 
 
+def test_no_epsilon_of_a_table_is_shown_smaller_than_it_is() -> None:
+    ledger = ledger_of(*(gaussian("a", sigma=0.1 * prime) for prime in (7, 11, 13)), budget=Budget(60, 1e-5))
+    statement = state(ledger)
+    found = statement.to_dict()
+    by_name = {name: each["epsilon"] for name, each in found["accountants"].items()}
+    by_delta = {f"{delta:g}": epsilon for delta, epsilon in found["curve"]}
+    compared = 0
+    for table in tables(str(statement)):
+        for name, shown in ((cells[0].strip(), cells[1].strip()) for cells in table if len(cells) > 1):
+            exact = {**by_name, **by_delta}.get(name)
+            if isinstance(exact, float):
+                assert float(shown) >= exact * (1 - 1e-9), name
+                compared += 1
+    assert compared >= len(by_delta) + 3
+
+
 def test_facts_are_printed():
     assert "- landmarks: 40" in str(state(ledger_of(), facts={"landmarks": 40}))
 

@@ -259,7 +259,7 @@ def test_a_run_that_fails_after_a_release_keeps_its_ledger(tmp_path: Path, monke
     with Ledger.read(tmp_path / "run" / "ledger.sqlite") as ledger:
         assert ledger.spent() == pytest.approx(2)
     assert not (tmp_path / "run" / "public.json").exists()
-    assert "holds another run" in called("run", *SMALL, "--out", str(tmp_path / "run")).stderr
+    assert "holds an unfinished run" in called("run", *SMALL, "--out", str(tmp_path / "run")).stderr
 
 
 # A picture for everyone, and private views

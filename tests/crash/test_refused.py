@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from accounting import Ledger
 from dpfedvis.cli.main import main
 from dpfedvis.federation import Outbox
-from dpfedvis.runs.resume import ResumeFolder
+from dpfedvis.federation.checkpoint import SnapshotMismatch
+from dpfedvis.runs.execute import execute
+from dpfedvis.runs.resume import ResumeFolder, RunInterrupted, SettingsDiffer
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
 from dpfedvis.runs.upload_writer import RecordingError
@@ -83,6 +86,53 @@ def test_what_is_only_drawn_may_change(
     assert events_of(copied) == events_of(same)
     places = [np.load(folder / "embedding.npz")["embedding"] for folder in (copied, same)]
     assert not np.array_equal(*places)
+
+
+def interrupted(folder: Path, config: RunConfig, stage: str) -> None:
+    """Stop a run with Ctrl-C when a stage after the rounds begins."""
+
+    def stop(name: str, done: int, total: int) -> None:
+        if name == stage:
+            raise KeyboardInterrupt
+
+    with pytest.raises(RunInterrupted, match="--resume"):
+        execute(config, folder, progress=stop)
+
+
+def test_settings_on_which_rows_depend_do_not_only_draw(tmp_path: Path) -> None:
+    """Exact kernel rows are those of one affinity: another one would be another release."""
+    kernel = {"map": "clusters", "clusters": 2, "affinity": "kernel", "affinity_gamma": 0.1}
+    config = RunConfig(data="digits", records=60, clients=2, landmarks=8, rounds=2, **kernel)
+    interrupted(tmp_path / "run", config, "rows")
+    before = (tmp_path / "run" / "config.toml").read_text()
+    for change in ({"affinity_gamma": 1.0}, {"affinity": "neighbors"}):
+        with pytest.raises(SnapshotMismatch, match="different settings"):
+            execute(config.updated(**change), tmp_path / "run", resume=True, changed=list(change))
+    assert (tmp_path / "run" / "config.toml").read_text() == before
+    done = execute(config.updated(clusters=3), tmp_path / "run", resume=True)
+    assert done.config.spectral.clusters == 3
+    with Ledger.read(tmp_path / "run" / "ledger.sqlite") as ledger:
+        assert {event.what for event in ledger.events() if event.stage == "release"} == {"kernel rows"}
+
+
+def test_a_published_map_is_not_laid_out_another_way(tmp_path: Path) -> None:
+    config = RunConfig(data="digits", records=60, clients=2, landmarks=20, epsilon=8.0, density=True, perplexity=5.0)
+    interrupted(tmp_path / "run", config, "placement at home")
+    with pytest.raises(SnapshotMismatch, match=r"published already, as TSNELayout\(perplexity=5"):
+        execute(config.updated(perplexity=9.0), tmp_path / "run", resume=True)
+    done = execute(config.updated(placement="weights"), tmp_path / "run", resume=True)
+    assert RunConfig.from_toml(tmp_path / "run" / "config.toml").layout.perplexity == 5.0
+    assert done.statement.end_to_end == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize("change", [{"sweeps": 20}, {"components": 3}, {"density": True}, {"clip": 0.5}])
+def test_settings_given_in_python_are_compared_too(change: dict[str, Any], tmp_path: Path) -> None:
+    config = RunConfig(data="digits", records=60, clients=2, landmarks=20, epsilon=8.0, evaluate=False)
+    interrupted(tmp_path / "run", config, "placement at home")
+    with pytest.raises(SettingsDiffer, match=next(iter(change))):
+        execute(RunConfig(data="digits", **change), tmp_path / "run", resume=True)
+    execute(RunConfig(data="digits"), tmp_path / "run", resume=True)
+    assert not (tmp_path / "run" / "simulation").exists()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE, FedUMAP
 from dpfedvis.data import InvalidData
 from dpfedvis.estimators.tables import UnknownSetting
 from dpfedvis.mechanisms import ClippedGradientPerturbation, HeuristicNoise, InputPerturbation
-from dpfedvis.runs.settings import RunConfig, UnreadableConfig
+from dpfedvis.runs.settings import RunConfig, UnreadableConfig, merged
 
 DIGITS = RunConfig(data="digits")
 
@@ -283,3 +283,37 @@ def test_settings_of_mechanisms_reach_them_or_are_refused() -> None:
         DIGITS.updated(mechanism="gradient", beta=0.1).made_mechanism()
     with pytest.raises(AccountingError, match="tau_x must be given"):
         DIGITS.updated(mechanism="input").made_mechanism()
+
+
+def test_tables_are_merged_setting_by_setting(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(
+        'data = "digits"\nmap = "clusters"\n[clusters]\nclusters = 3\naffinity = "kernel"\naffinity_gamma = 0.5\n'
+    )
+    spectral = RunConfig.from_toml(path, clusters=5).spectral
+    assert (spectral.clusters, spectral.affinity, spectral.affinity_gamma) == (5, "kernel", 0.5)
+    recipe = RunConfig.from_mapping(
+        merged({"data": "digits", "epsilon": 1, "private_map": {"components": 3}}, {"private_map": {"radius": 2.0}})
+    ).recipe
+    assert (recipe.components, recipe.radius) == (3, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"start": "x"}, "start must be one of uniform, normal, mean, but is 'x'"),
+        ({"feddl": {"workers": 3}}, "workers must be an object, which only Python can give, but is 3"),
+        ({"feddl": {"projection": "x"}}, "projection must be an object"),
+        ({"tsne": {"further": {"perplexty": 3}}}, "did you mean 'perplexity'"),
+        ({"tsne": {"further": {"perplexity": 3}}}, "tsne setting perplexity must be given as perplexity, but is 3"),
+        (
+            {"map": "umap", "umap": {"further": {"foo": 3}}},
+            "umap setting must be one that the library has",
+        ),
+        ({"map": "umap", "min_dist": 5.0}, "min_dist must be a number from 0 to 1"),
+        ({"rounds": 10**20}, "rounds must be a whole number from 1 to 1000000"),
+    ],
+)
+def test_what_no_run_can_have_is_refused_at_once(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InvalidParameter, match=sentence):
+        RunConfig(data="digits", **values)

@@ -158,6 +158,7 @@ class Learner:
         found, failures = self._subspace(releases)
         subspace = Subspace(**read_or_make(folder and folder / "subspace.npz", lambda: dict(vars(found))))
         landmarks = self.landmarks or landmarks_for(self._landmark_noise(releases, plan))
+        # The name selects the random stream: another one would give other landmarks.
         generator = Streams(self.seed).generator("billboard start")
         start = generator.standard_normal((landmarks, len(subspace.variances))) * np.sqrt(subspace.variances)
         typical = 2 * float(subspace.variances.sum())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from typing import Any, ClassVar, Protocol
 
+from accounting.errors import InvalidParameter
 from dpfedvis.numerics.distances import DistanceEstimate
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.neighbors import Method, Neighbors
@@ -50,6 +53,19 @@ class LaidOut:
     places: Array
     neighbors: Neighbors
     place: Callable[[Array], Array]
+
+
+def check_further(name: str, further: Mapping[str, Any], made: Callable[..., Any], own: Mapping[str, str]) -> None:
+    """Raise if what the library makes has no such setting, or if the layout has a field of its own for it."""
+    accepted = signature(made).parameters
+    any_name = any(each.kind is Parameter.VAR_KEYWORD for each in accepted.values())
+    for each in further:
+        if each in own:
+            raise InvalidParameter(f"{name} setting {each}", further[each], f"given as {own[each]}")
+        if each not in accepted and not any_name:
+            near = difflib.get_close_matches(each, list(accepted), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InvalidParameter(f"{name} setting", each, f"one that the library has{hint}")
 
 
 class Layout(Protocol):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from accounting import checks
 from dpfedvis.numerics.distances import DistanceEstimate, GramDistances
 from dpfedvis.numerics.kernels import Array
-from dpfedvis.numerics.layouts.base import LaidOut, Progress, Task
+from dpfedvis.numerics.layouts.base import LaidOut, Progress, Task, check_further
 from dpfedvis.numerics.neighbors import Neighbors, nearest, nearest_to
 
 LEAST_PERPLEXITY = 1.0  # below it a record has no neighbours to speak of
@@ -41,6 +41,10 @@ class TSNELayout:
 
     def __post_init__(self) -> None:
         checks.between("perplexity", self.perplexity, LEAST_PERPLEXITY, 1e6)
+        if self.further:
+            from openTSNE import TSNE
+
+            check_further("tsne", self.further, TSNE, {"perplexity": "perplexity"})
 
     def lay_out(self, estimate: DistanceEstimate, task: Task) -> LaidOut:
         """Lay out records by their estimated distances."""

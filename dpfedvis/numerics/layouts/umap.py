@@ -12,10 +12,10 @@ import numpy as np
 from accounting import checks
 from dpfedvis.numerics.distances import DistanceEstimate, GramDistances
 from dpfedvis.numerics.kernels import Array
-from dpfedvis.numerics.layouts.base import LaidOut, Task
+from dpfedvis.numerics.layouts.base import LaidOut, Task, check_further
 from dpfedvis.numerics.neighbors import nearest, nearest_to
 
-LARGEST_MIN_DIST = 10.0  # the side of umap's maps
+SPREAD = 1.0  # umap's own, which min_dist must not exceed
 _UMAP_SIDE = 10.0  # what umap scales every start to
 
 
@@ -45,7 +45,14 @@ class UMAPLayout:
 
     def __post_init__(self) -> None:
         checks.at_least("neighbours", self.neighbours, 2)
-        checks.between("min_dist", self.min_dist, 0.0, LARGEST_MIN_DIST)
+        checks.between("min_dist", self.min_dist, 0.0, float(self.further.get("spread", SPREAD)))
+        if self.further:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", module="umap")  # told that a part of it lacks TensorFlow
+                from umap import UMAP
+
+            own = {"n_neighbors": "neighbours", "min_dist": "min_dist"}
+            check_further("umap", self.further, UMAP, own)
 
     def lay_out(self, estimate: DistanceEstimate, task: Task) -> LaidOut:
         """Lay out records by their estimated distances."""

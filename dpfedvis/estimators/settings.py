@@ -165,7 +165,7 @@ class EstimatorSettings(BaseModel):
             {},
             {name: dict(table) for name, table in values.get("tables", {}).items()},
         )
-        layout = values.get("map", cls.model_fields["map"].default)
+        layout = str(values.get("map", cls.model_fields["map"].default))  # checked later
         for name, value in values.items():
             if name in cls.model_fields:
                 if name != "tables":

@@ -19,6 +19,7 @@ from dpfedvis.data.checks import Missing
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.estimators.known_tables import CLUSTERS, FEDDL, PRIVATE_MAP, known_tables
 from dpfedvis.estimators.settings import EstimatorSettings, among, told
+from dpfedvis.estimators.tables import UnknownSetting
 from dpfedvis.numerics.layouts import LAYOUTS
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class RunConfig(EstimatorSettings):
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Self:
         """Return the settings under their names; the rest has its defaults."""
+        if "tables" in values:  # the model's own
+            raise UnknownSetting("tables", known_tables())
         if values.get("data") is None:
             raise InvalidParameter("data", None, "given: the name of a data set, or a file")
         return cls(**values)
@@ -198,6 +201,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     """Return the keys and values of a TOML file."""
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except RecursionError as error:
+        raise UnreadableConfig(f"{path} is not TOML that can be read: it is nested too deeply") from error
     except (OSError, ValueError) as error:
         if isinstance(error, UnicodeDecodeError):
             raise UnreadableConfig(f"{path} is not TOML: it is not UTF-8") from error

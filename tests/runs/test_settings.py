@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,29 @@ def test_bad_shares_are_named_with_their_stage(shares: dict[str, Any], sentence:
         DIGITS.updated(shares=shares)
 
 
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("map = {}", "map must be one of tsne, umap, clusters, but is {}"),
+        ("[tables]\nx = 1", "there is no setting 'tables'"),
+        ("[[tsne]]\nperplexity = 3", "tsne must be a table of settings"),
+        ("epsilon = 1979-05-27", "epsilon must be a finite number above 0"),
+        ("[k-means]\nsweeps = 1e400", "sweeps must be a whole number, but is inf"),
+        ("[k-means]\nsweep = 3", "there is no setting 'sweep'; did you mean 'sweeps'"),
+        ("[k-menas]\nsweeps = 3", "there is no setting 'k-menas'; did you mean 'k-means'"),
+        ("shares = {subspace = {a = 1}}", "shares must be a table of numbers"),
+        ("rounds = 0x7fffffffffffffffffffff", "rounds must be a whole number from 1 to 1000000"),
+        ("[feddl]\nlandmarks = 3", "there is no setting 'landmarks'"),
+        ('"\\u0000" = 1', "there is no setting"),
+    ],
+)
+def test_extremes_of_toml_are_one_sentence(line: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(f'data = "digits"\n{line}\n')
+    with pytest.raises((InvalidParameter, UnknownSetting), match=re.escape(sentence)):
+        RunConfig.from_toml(path)
+
+
 def test_unknown_keys_and_missing_data_are_named() -> None:
     with pytest.raises(UnknownSetting, match="landmark'; did you mean 'landmarks'"):
         RunConfig.from_mapping({"data": "digits", "landmark": 3})
@@ -112,7 +136,7 @@ def test_unknown_keys_and_missing_data_are_named() -> None:
         RunConfig.from_mapping({"landmarks": 3})
 
 
-@pytest.mark.parametrize("content", [None, b"= 3", b"\xff\xfe"])
+@pytest.mark.parametrize("content", [None, b"= 3", b"\xff\xfe", b"a = " + b"[" * 10**5, b"a = 1e", b"a = 1\na = 2"])
 def test_files_that_are_no_toml_are_named(content: bytes | None, tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     if content is not None:

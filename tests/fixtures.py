@@ -75,6 +75,8 @@ def empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def dead_network(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send all requests to a port where nobody listens, so they fail at once and for real."""
+    # urllib keeps the proxies of its first request.
+    monkeypatch.setattr("urllib.request._opener", None)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -26,7 +26,6 @@ from accounting.errors import (
     UnprotectedReleaseError,
 )
 from accounting.events import (
-    DiscreteGaussianRelease,
     Event,
     GaussianRelease,
     PostProcessing,
@@ -36,7 +35,7 @@ from accounting.events import (
 )
 from accounting.gdp import gaussian_delta, gaussian_epsilon, gaussian_log_delta, gaussian_mu
 from accounting.ledger import Ledger, Receipt
-from accounting.noise import DiscreteNoise, NoiseSource, SeededNoise, SystemNoise
+from accounting.noise import DiscreteNoise, NoiseSource, SeededNoise
 
 __all__ = [
     "ACCOUNTANTS",
@@ -48,7 +47,6 @@ __all__ = [
     "CalibratedRelease",
     "CannotAccount",
     "Composition",
-    "DiscreteGaussianRelease",
     "DiscreteNoise",
     "Event",
     "GaussianRelease",
@@ -63,7 +61,6 @@ __all__ = [
     "Receipt",
     "SampledGaussianRelease",
     "SeededNoise",
-    "SystemNoise",
     "Unprotected",
     "UnprotectedReleaseError",
     "accountant",

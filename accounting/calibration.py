@@ -9,20 +9,19 @@ from typing import Any
 
 from accounting import checks
 from accounting.accountants import Accountant, tightest
-from accounting.accountants.closed import zcdp_rho
 from accounting.budget import Budget
 from accounting.composition import Composition
-from accounting.errors import InvalidParameter
+from accounting.errors import CannotAccount, InvalidParameter
 from accounting.events import (
-    DISCRETE,
     STAGES,
-    DiscreteGaussianRelease,
     Event,
     GaussianRelease,
     SampledGaussianRelease,
     Stage,
     Trust,
 )
+from accounting.exactness import MOST_EPSILON, charged_epsilon, inner_delta
+from accounting.gdp import gaussian_mu
 
 # Relative increase of the noise, so that rounding in a sum of many events cannot exceed the budget.
 _MARGIN = 1e-9
@@ -37,15 +36,15 @@ class PlannedRelease:
     what : str
         Its name, unique in a plan.
     sensitivity : float
-        L2 sensitivity, under the budget's adjacency and unit; for discrete noise with the rounding included.
+        L2 sensitivity, under the budget's adjacency and unit.
     count : int
         How often it is made (S rounds).
     share : float
         Share of μ² that all `count` of them get together. The shares of a plan sum to 1.
     sampling_rate : float, optional
         Poisson sampling rate of the records behind each release.
-    granularity : float, optional
-        Grid of the discrete Gaussian; None for continuous noise.
+    values : int
+        Integers of noise drawn for one release on a grid (see `accounting.GaussianRelease`); 0 for continuous noise.
     stage : str
         Part of a run; see `accounting.events.Event`.
     """
@@ -55,27 +54,23 @@ class PlannedRelease:
     count: int = 1
     share: float = 1.0
     sampling_rate: float | None = None
-    granularity: float | None = None
+    values: int = 0
     stage: Stage = "landmarks"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.what, str) and self.what):
-            raise InvalidParameter("what", self.what, "a non-empty string")
+        checks.text("what", self.what)
         checks.one_of("stage", self.stage, STAGES)
         checks.positive(f"sensitivity of {self.what}", self.sensitivity)
         checks.count(f"count of {self.what}", self.count)
         checks.rate(f"share of {self.what}", self.share)
         if self.sampling_rate is not None:
             checks.rate(f"sampling_rate of {self.what}", self.sampling_rate)
-        if self.granularity is not None:
-            checks.positive(f"granularity of {self.what}", self.granularity)
-            if self.sampling_rate is not None:
-                raise InvalidParameter("sampling_rate", self.sampling_rate, "None with discrete noise")
+        checks.at_least(f"values of {self.what}", self.values, 0)
 
     @property
     def unit_sigma(self) -> float:
         """sigma at which this release uses up its share of μ = 1, ignoring sampling."""
-        return self.sensitivity * math.sqrt(self.count / self.share)
+        return self.sensitivity * math.sqrt(checks.product(self.count, 1 / self.share))
 
 
 @dataclass(frozen=True)
@@ -104,13 +99,16 @@ class CalibratedRelease:
         count: int = 1,
         trust: Trust = "local",
         noise: str | None = None,
+        grid: float | None = None,
     ) -> Event:
         """Return the event that accounts for `count` of these releases by one client.
 
-        The noise source is by default ``"discrete"`` for a release on a grid, and ``"seeded"`` otherwise.
+        The noise source is ``"seeded"`` by default. A release with planned values needs its grid, any other has none.
         """
-        if noise is None:
-            noise = "seeded" if self.planned.granularity is None else DISCRETE
+        if self.planned.values and grid is None:
+            raise InvalidParameter("grid", grid, f"given for {self.planned.what}, which is planned as integers")
+        if grid is not None and not self.planned.values:
+            raise InvalidParameter("grid", grid, f"None for {self.planned.what}, which is planned without integers")
         values: dict[str, Any] = {
             "what": self.planned.what,
             "client": client,
@@ -119,15 +117,15 @@ class CalibratedRelease:
             "adjacency": self.budget.adjacency,
             "unit": self.budget.unit,
             "trust": trust,
-            "noise": noise,
+            "noise": "seeded" if noise is None else noise,
             "sensitivity": self.planned.sensitivity,
             "sigma": self.sigma,
             "count": count,
+            "grid": grid,
+            "values": self.planned.values,
         }
         if self.planned.sampling_rate is not None:
             return SampledGaussianRelease(**values, sampling_rate=self.planned.sampling_rate)
-        if self.planned.granularity is not None:
-            return DiscreteGaussianRelease(**values, granularity=self.planned.granularity)
         return GaussianRelease(**values)
 
 
@@ -147,7 +145,11 @@ class CalibratedPlan:
     @property
     def composition(self) -> Composition:
         """What one client spends in the whole run."""
-        return Composition(release.event("planned", count=release.planned.count) for release in self.releases)
+        return Composition(
+            # What a grid costs does not depend on its width.
+            release.event("a", count=release.planned.count, grid=release.sigma / 32 if release.planned.values else None)
+            for release in self.releases
+        )
 
     @property
     def accountant(self) -> Accountant:
@@ -177,8 +179,8 @@ def calibrate(budget: Budget, plan: PlannedRelease | Sequence[PlannedRelease]) -
     Notes
     -----
     All sigmas are σ_i = unit_sigma_i / c for one number c, so (Δ_i/σ_i)² count_i = c² share_i. Without sampling c is
-    the μ of the budget (for the discrete Gaussian its zCDP counterpart √(2ρ)). With Poisson sampling c is larger, and a
-    numerical accountant finds it.
+    the μ of the budget; where integers are drawn, of what is left of it after their charge (`accounting.exactness`).
+    With Poisson sampling c is larger, and a numerical accountant finds it.
 
     Examples
     --------
@@ -188,21 +190,33 @@ def calibrate(budget: Budget, plan: PlannedRelease | Sequence[PlannedRelease]) -
     """
     releases = (plan,) if isinstance(plan, PlannedRelease) else tuple(plan)
     _check(budget, releases)
-    if any(release.granularity is not None for release in releases):
-        strength = math.sqrt(2 * zcdp_rho(budget.epsilon, budget.delta))
-    else:
-        strength = budget.mu
-    calibrated = _at(budget, releases, strength / (1 + _MARGIN))
+    calibrated = _at(budget, releases, _strength(budget, releases) / (1 + _MARGIN))
     if any(release.sampling_rate is not None for release in releases):
         return _amplified(calibrated)
     return calibrated
 
 
+def _strength(budget: Budget, releases: Sequence[PlannedRelease]) -> float:
+    """μ that the budget buys, less what the integers of the plan are charged."""
+    values = sum(release.count * release.values for release in releases)
+    if not values:
+        return budget.mu
+    if budget.epsilon > MOST_EPSILON:
+        raise InvalidParameter("the budget's epsilon", budget.epsilon, f"at most {MOST_EPSILON:g} for noise on a grid")
+    charge = charged_epsilon(values)
+    if budget.epsilon <= charge:
+        raise InvalidParameter("the budget's epsilon", budget.epsilon, f"above the charge of {charge:g} for the grid")
+    try:
+        delta = inner_delta(values, budget.delta)
+    except CannotAccount as error:
+        raise InvalidParameter("the budget's delta", budget.delta, f"larger ({error})") from None
+    return gaussian_mu(budget.epsilon - charge, delta)
+
+
 def _at(budget: Budget, releases: Sequence[PlannedRelease], strength: float) -> CalibratedPlan:
-    return CalibratedPlan(
-        budget,
-        tuple(CalibratedRelease(release, release.unit_sigma / strength, budget) for release in releases),
-    )
+    sigmas = [checks.normal(f"sigma of {each.what}", each.unit_sigma / strength) for each in releases]
+    pairs = zip(releases, sigmas, strict=True)
+    return CalibratedPlan(budget, tuple(CalibratedRelease(release, sigma, budget) for release, sigma in pairs))
 
 
 def _amplified(unsampled: CalibratedPlan) -> CalibratedPlan:

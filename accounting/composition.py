@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from accounting.errors import CannotAccount
 from accounting.events import (
-    DiscreteGaussianRelease,
     Event,
     GaussianRelease,
     PostProcessing,
@@ -24,22 +24,26 @@ class Composition:
     ----------
     gaussian : Counter of float
         Noise multiplier → number of releases.
-    discrete : Counter of float
-        The same for discrete Gaussian releases.
     sampled : Counter of (float, float)
         (Noise multiplier, sampling rate) → number of releases.
     unprotected : int
         Number of releases without a guarantee.
-    mu2, discrete_mu2, sampled_mu2 : float
+    values : int
+        Integers of noise drawn for releases on a grid, in total.
+    mu2, sampled_mu2 : float
         Σ (sensitivity/sigma)² of each kind; for `sampled` ignoring sampling.
+
+    Notes
+    -----
+    A release on a grid counts as the Gaussian one that it is worth; `values` says what accountants add for the
+    difference (`accounting.exactness`).
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.gaussian: Counter[float] = Counter()
-        self.discrete: Counter[float] = Counter()
         self.sampled: Counter[tuple[float, float]] = Counter()
-        self.unprotected = 0
-        self.mu2 = self.discrete_mu2 = self.sampled_mu2 = 0.0
+        self.unprotected = self.values = 0
+        self.mu2 = self.sampled_mu2 = 0.0
         self._meaning: tuple[str, str] | None = None
         for event in events:
             self.add(event)
@@ -47,8 +51,7 @@ class Composition:
     @property
     def groups(self) -> tuple[object, ...]:
         """Everything that an accountant reads: compositions with equal groups have equal ε."""
-        counters = (self.gaussian, self.discrete, self.sampled)
-        return *(frozenset(each.items()) for each in counters), self.unprotected
+        return frozenset(self.gaussian.items()), frozenset(self.sampled.items()), self.unprotected, self.values
 
     def check(self, event: Event) -> None:
         """Raise unless the event has the adjacency and unit of those before it: else no single ε describes them."""
@@ -68,12 +71,11 @@ class Composition:
         elif isinstance(event, SampledGaussianRelease):
             self.sampled[_rounded_down(event.noise_multiplier), event.sampling_rate] += event.count
             self.sampled_mu2 += event.mu**2
-        elif isinstance(event, DiscreteGaussianRelease):
-            self.discrete[event.noise_multiplier] += event.count
-            self.discrete_mu2 += event.mu**2
+            self.values += event.values * event.count
         elif isinstance(event, GaussianRelease):
             self.gaussian[event.noise_multiplier] += event.count
             self.mu2 += event.mu**2
+            self.values += event.values * event.count
         else:
             raise CannotAccount(f"unknown kind of event: {event!r}")
         self._meaning = (event.adjacency, event.unit)
@@ -81,13 +83,9 @@ class Composition:
     def copy(self) -> Composition:
         """Return an independent copy."""
         other = Composition()
-        other.gaussian, other.discrete, other.sampled = (
-            self.gaussian.copy(),
-            self.discrete.copy(),
-            self.sampled.copy(),
-        )
-        other.unprotected = self.unprotected
-        other.mu2, other.discrete_mu2, other.sampled_mu2 = self.mu2, self.discrete_mu2, self.sampled_mu2
+        other.gaussian, other.sampled = self.gaussian.copy(), self.sampled.copy()
+        other.unprotected, other.values = self.unprotected, self.values
+        other.mu2, other.sampled_mu2 = self.mu2, self.sampled_mu2
         other._meaning = self._meaning
         return other
 
@@ -95,10 +93,8 @@ class Composition:
         """Return the same releases with every sigma multiplied by `factor`."""
         other = self.copy()
         other.gaussian = Counter({noise * factor: count for noise, count in self.gaussian.items()})
-        other.discrete = Counter({noise * factor: count for noise, count in self.discrete.items()})
         other.sampled = Counter({(noise * factor, q): count for (noise, q), count in self.sampled.items()})
-        other.mu2, other.discrete_mu2 = self.mu2 / factor**2, self.discrete_mu2 / factor**2
-        other.sampled_mu2 = self.sampled_mu2 / factor**2
+        other.mu2, other.sampled_mu2 = self.mu2 / factor**2, self.sampled_mu2 / factor**2
         return other
 
     @property
@@ -109,17 +105,17 @@ class Composition:
     @property
     def empty(self) -> bool:
         """Whether nothing was released."""
-        return not (self.gaussian or self.discrete or self.sampled or self.unprotected)
+        return not (self.gaussian or self.sampled or self.unprotected)
 
     @property
     def total_mu(self) -> float:
-        """√Σ (sensitivity/sigma)² over all kinds, ignoring sampling."""
-        return math.sqrt(self.mu2 + self.discrete_mu2 + self.sampled_mu2)
+        """√Σ (sensitivity/sigma)² over both kinds, ignoring sampling."""
+        return math.sqrt(self.mu2 + self.sampled_mu2)
 
     @property
     def releases(self) -> int:
         """Number of protected releases."""
-        return sum(self.gaussian.values()) + sum(self.discrete.values()) + sum(self.sampled.values())
+        return sum(self.gaussian.values()) + sum(self.sampled.values())
 
 
 def _rounded_down(noise_multiplier: float) -> float:
@@ -127,8 +123,16 @@ def _rounded_down(noise_multiplier: float) -> float:
     return float(f"{noise_multiplier * (1 - 1e-11):.12g}")
 
 
-def group_of(event: Event) -> tuple[float, float] | None:
-    """Return the group of `Composition.sampled` that an event belongs to, if it is sampled."""
+class SampledGroup(NamedTuple):
+    """Releases that are repeated: their group in `Composition.sampled`, and the integers drawn for each of them."""
+
+    noise_multiplier: float
+    sampling_rate: float
+    values: int = 0
+
+
+def group_of(event: Event) -> SampledGroup | None:
+    """Return the group that an event belongs to, if it is sampled."""
     if isinstance(event, SampledGaussianRelease):
-        return _rounded_down(event.noise_multiplier), event.sampling_rate
+        return SampledGroup(_rounded_down(event.noise_multiplier), event.sampling_rate, event.values)
     return None

@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from accounting.budget import Budget
 
 
+_LONGEST = 1000  # characters of a value in a message
+
+
 class AccountingError(Exception):
     """Base class of every error raised by this package."""
 
@@ -26,8 +29,17 @@ class InvalidParameter(AccountingError, ValueError):
     """
 
     def __init__(self, name: str, value: object, expected: str) -> None:
-        super().__init__(f"{name} must be {expected}, but is {value!r}")
+        super().__init__(f"{name} must be {expected}, but is {_shown(value)}")
         self.name, self.value, self.expected = name, value, expected
+
+
+def _shown(value: object) -> str:
+    """Return a value for a message: all of it, unless it is very long or cannot be shown."""
+    try:
+        shown = repr(value)
+    except Exception as error:  # such as an int of more digits than Python prints
+        return f"a {type(value).__name__} that cannot be shown ({error})"
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
 
 
 class CannotAccount(AccountingError):

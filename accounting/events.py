@@ -16,7 +16,10 @@ from accounting.errors import InvalidParameter
 Trust = Literal["local", "aggregate", "central"]
 Stage = Literal["scale", "subspace", "landmarks", "density", "release"]
 
-DISCRETE = "discrete"  # the one noise source that is not a continuous Gaussian
+ON_GRID = ("seeded", "discrete")  # noise sources that draw integers
+# sigma in cells of the grid. One party's noise has s of at least 4, and √(4² − 4) is what that is worth; a million
+# parties, each with at most 2⁴⁹, have less than 2⁵⁹.
+_LEAST_CELLS, _MOST_CELLS = math.sqrt(12) * (1 - 1e-9), 2.0**59
 
 TRUSTS: tuple[str, ...] = get_args(Trust)
 STAGES: tuple[str, ...] = get_args(Stage)
@@ -57,9 +60,7 @@ class Event:
 
     def __post_init__(self) -> None:
         for name in ("what", "client", "noise"):
-            value = getattr(self, name)
-            if not (isinstance(value, str) and value):
-                raise InvalidParameter(name, value, "a non-empty string")
+            checks.text(name, getattr(self, name))
         if self.round is not None:
             object.__setattr__(self, "round", _whole("round", self.round))
         checks.one_of("stage", self.stage, STAGES)
@@ -78,13 +79,30 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class GaussianRelease(Event):
-    """`count` releases of L2 sensitivity `sensitivity`, each with fresh noise N(0, sigma² I)."""
+    """`count` releases of L2 sensitivity `sensitivity`, each with fresh noise N(0, sigma² I).
+
+    Parameters
+    ----------
+    sensitivity, sigma : float
+        In the same units. On a grid, `sigma` is the noise of the equivalent Gaussian: grid·√(s² − 4) for discrete
+        Gaussian integers of parameter s, by the lemma of `accounting.exactness`; the smallest, where values have noise
+        of their own.
+    count : int
+    grid : float, optional
+        Width of a cell, in the units of the two. The release is then a vector of integers, each data set's exactly on
+        the public grid, plus discrete Gaussian integers. None: the noise is continuous.
+    values : int
+        Integers of noise drawn for one release: the length of the vector, times the number of parties where several
+        add noise of their own and the sum is seen. What sampler and grid add to ε follows from it. 0 without a grid.
+    """
 
     kind: ClassVar[str] = "gaussian"
 
     sensitivity: float
     sigma: float
     count: int = 1
+    grid: float | None = None
+    values: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,14 +110,21 @@ class GaussianRelease(Event):
         object.__setattr__(self, "sigma", checks.positive("sigma", self.sigma))
         object.__setattr__(self, "count", checks.count("count", self.count))
         ratio = self.sensitivity / self.sigma
-        checks.positive("count·(sensitivity/sigma)²", self.count * ratio * ratio)
-        self._check_noise()
+        checks.positive("count·(sensitivity/sigma)²", checks.product(self.count, ratio * ratio))
+        self._check_grid()
 
-    def _check_noise(self) -> None:
-        if self.noise in ("none", DISCRETE):
-            raise InvalidParameter(
-                "noise", self.noise, f"a source of continuous Gaussian noise for a {self.kind} event"
-            )
+    def _check_grid(self) -> None:
+        if self.grid is None:
+            if self.noise in ("none", "discrete"):
+                raise InvalidParameter("noise", self.noise, "a source of continuous noise, or the release has a grid")
+            object.__setattr__(self, "values", checks.whole("values without a grid", self.values, 0, 0))
+            return
+        object.__setattr__(self, "grid", checks.positive("grid", self.grid))
+        object.__setattr__(self, "values", checks.count("values", self.values))
+        checks.one_of("noise on a grid", self.noise, ON_GRID)
+        cells = self.sigma / self.grid
+        if not _LEAST_CELLS <= cells <= _MOST_CELLS:
+            raise InvalidParameter("sigma/grid", cells, "from √12, which noise of 4 cells is worth, to 2⁵⁹")
 
     @property
     def noise_multiplier(self) -> float:
@@ -109,7 +134,8 @@ class GaussianRelease(Event):
     @property
     def mu(self) -> float:
         """GDP parameter of all `count` releases together, ignoring sampling."""
-        return math.sqrt(self.count) * self.sensitivity / self.sigma
+        ratio = self.sensitivity / self.sigma
+        return math.sqrt(checks.product(self.count, ratio * ratio))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,28 +161,6 @@ class SampledGaussianRelease(GaussianRelease):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiscreteGaussianRelease(GaussianRelease):
-    """Releases on the grid `granularity`·ℤ with discrete Gaussian noise.
-
-    `sensitivity` includes what rounding to the grid adds (see `accounting.noise.DiscreteNoise`), and `sigma` is the
-    parameter of the discrete Gaussian, in the same absolute units.
-    """
-
-    kind: ClassVar[str] = "discrete-gaussian"
-
-    granularity: float
-    noise: str = DISCRETE
-
-    def _check_noise(self) -> None:
-        if self.noise != DISCRETE:
-            raise InvalidParameter("noise", self.noise, f"{DISCRETE} for a {self.kind} event")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "granularity", checks.positive("granularity", self.granularity))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Unprotected(Event):
     """Something left a client without any guarantee: ε = ∞.
 
@@ -178,8 +182,7 @@ class Unprotected(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.why, str) and self.why):
-            raise InvalidParameter("why", self.why, "a non-empty string")
+        checks.text("why", self.why)
         for name in ("nominal_sensitivity", "nominal_sigma"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, checks.positive(name, getattr(self, name)))
@@ -202,8 +205,7 @@ class PostProcessing(Event):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.of, str) and self.of):
-            raise InvalidParameter("of", self.of, "a non-empty string")
+        checks.text("of", self.of)
 
 
 def _whole(name: str, value: int) -> int:
@@ -221,8 +223,7 @@ def _whole(name: str, value: int) -> int:
 
 
 KINDS: dict[str, type[Event]] = {
-    event.kind: event
-    for event in (GaussianRelease, SampledGaussianRelease, DiscreteGaussianRelease, Unprotected, PostProcessing)
+    event.kind: event for event in (GaussianRelease, SampledGaussianRelease, Unprotected, PostProcessing)
 }
 
 
@@ -236,7 +237,8 @@ def nominal_mu(events: Iterable[Event]) -> float | None:
         if isinstance(event, Unprotected):
             if event.nominal_sensitivity is None or event.nominal_sigma is None:
                 return None
-            total += (event.nominal_sensitivity / event.nominal_sigma) ** 2
+            ratio = event.nominal_sensitivity / event.nominal_sigma
+            total += ratio * ratio
     return math.sqrt(total)
 
 
@@ -246,20 +248,21 @@ def from_dict(values: dict[str, Any]) -> Event:
     kind = values.pop("kind", None)
     checks.one_of("kind", kind, KINDS)
     known = {field.name for field in fields(KINDS[kind])}
-    unknown = sorted(set(values) - known)
+    unknown = sorted(set(values) - known, key=str)
     if unknown:
         raise InvalidParameter(f"fields of a {kind} event", unknown, "among " + ", ".join(sorted(known)))
     try:
         return KINDS[kind](**values)
     except TypeError as error:
-        raise InvalidParameter(f"fields of a {kind} event", sorted(values), f"complete ({error})") from None
+        raise InvalidParameter(f"fields of a {kind} event", sorted(values, key=str), f"complete ({error})") from None
 
 
 def from_json(line: str) -> Event:
     """Inverse of `Event.to_json`."""
+    checks.text("event", line)
     try:
         values = json.loads(line)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidParameter("event", line, f"JSON ({error})") from None
     if not isinstance(values, dict):
         raise InvalidParameter("event", line, "a JSON object")

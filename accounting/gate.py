@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 
 from accounting.accountants import tightest
-from accounting.accountants.closed import zcdp_rho
 from accounting.budget import Budget
-from accounting.composition import Composition
+from accounting.composition import Composition, SampledGroup
 from accounting.errors import CannotAccount
-
-Group = tuple[float, float]
+from accounting.exactness import MOST_EPSILON, charged_epsilon, inner_delta
+from accounting.gdp import gaussian_mu
 
 _MOST = 2**20  # most releases to look ahead
 _SAFE = 1 - 1e-12
@@ -21,34 +20,38 @@ _SAFE = 1 - 1e-12
 class Gate:
     """Decides whether a composition is within a budget.
 
-    Gaussian and discrete Gaussian releases are compared by Σ (Δ/σ)² with what the budget allows, which is exact and
-    costs O(1). Poisson-sampled releases need a numerical accountant, and one evaluation takes a third of a second. So
-    the gate keeps the largest compositions that are known to fit, and first compares counts with those.
+    Gaussian releases are compared by Σ (Δ/σ)² with what the budget allows, which is exact and costs O(1). On a grid the
+    budget allows less the more integers are drawn (`accounting.exactness`). Poisson-sampled releases need a numerical
+    accountant, and one evaluation takes a third of a second. So the gate keeps the largest compositions that are known
+    to fit, and first compares counts with those.
     """
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
-        # Slightly below the roots, so that rounding cannot put what fits above the budget.
-        self.gaussian_mu2 = budget.mu**2 * _SAFE
-        self.discrete_mu2 = 2 * zcdp_rho(budget.epsilon, budget.delta) * _SAFE
         self._frontiers: list[Composition] = []
+        self._allowed: dict[int, float] = {}
 
-    def fits(self, composition: Composition, growing: Group | None = None) -> bool:
+    def allowed_mu2(self, values: int = 0) -> float:
+        """Σ (Δ/σ)² that the budget allows to Gaussian releases for which so many integers are drawn."""
+        power = (values - 1).bit_length() + 1 if values else 0  # as the charge rounds it
+        if power not in self._allowed:
+            self._allowed[power] = _allowed_mu2(self.budget, values)
+        return self._allowed[power]
+
+    def fits(self, composition: Composition, growing: SampledGroup | None = None) -> bool:
         """Whether the composition's ε is at most the budget's.
 
         Parameters
         ----------
         composition : Composition
-        growing : (float, float), optional
-            (Noise multiplier, sampling rate) of the sampled release that is likely to be repeated.
+        growing : SampledGroup, optional
+            The sampled release that is likely to be repeated.
         """
         if composition.unprotected:
             return False
         if composition.sampled:
             return self._within_frontier(composition) or self._push_frontier(composition, growing)
-        if composition.discrete:
-            return composition.mu2 + composition.discrete_mu2 <= self.discrete_mu2
-        return composition.mu2 <= self.gaussian_mu2
+        return composition.mu2 <= self.allowed_mu2(composition.values)
 
     def room(self, composition: Composition) -> float:
         """Largest μ of one more Gaussian release that still fits after `composition`; 0 if nothing does."""
@@ -56,8 +59,7 @@ class Gate:
             return 0.0
         if composition.sampled:
             return self._searched_room(composition)
-        allowed = self.discrete_mu2 if composition.discrete else self.gaussian_mu2
-        return math.sqrt(allowed - composition.mu2 - composition.discrete_mu2)
+        return math.sqrt(self.allowed_mu2(composition.values) - composition.mu2)
 
     def _exactly_fits(self, composition: Composition) -> bool:
         try:
@@ -68,12 +70,12 @@ class Gate:
     def _within_frontier(self, composition: Composition) -> bool:
         return any(
             composition.mu2 <= known.mu2
-            and composition.discrete_mu2 <= known.discrete_mu2
+            and composition.values <= known.values
             and all(count <= known.sampled[group] for group, count in composition.sampled.items())
             for known in self._frontiers
         )
 
-    def _push_frontier(self, composition: Composition, growing: Group | None) -> bool:
+    def _push_frontier(self, composition: Composition, growing: SampledGroup | None) -> bool:
         """Check a composition; if it fits, find how often it fits: as a whole, and with more of the growing group only.
 
         A run repeats either a cycle of several releases or one of them; this covers both.
@@ -99,7 +101,7 @@ class Gate:
         return grown(extra)
 
     def _searched_room(self, composition: Composition) -> float:
-        low, high = 0.0, math.sqrt(self.gaussian_mu2)
+        low, high = 0.0, math.sqrt(self.allowed_mu2(composition.values))
         for _ in range(12):
             middle = (low + high) / 2
             trial = composition.copy()
@@ -108,18 +110,31 @@ class Gate:
         return low
 
 
+def _allowed_mu2(budget: Budget, values: int) -> float:
+    """Slightly below the root, so that rounding cannot put what fits above the budget; 0 if nothing fits."""
+    epsilon = budget.epsilon - charged_epsilon(values)
+    if values and not 0 < epsilon <= budget.epsilon <= MOST_EPSILON:
+        return 0.0
+    try:
+        mu = gaussian_mu(epsilon, inner_delta(values, budget.delta))
+    except CannotAccount:
+        return 0.0
+    return mu * mu * _SAFE
+
+
 def _multiplied(composition: Composition, factor: int) -> Composition:
     """Return the composition with every release made `factor` times as often."""
     other = composition.copy()
     other.sampled = Counter({group: factor * count for group, count in composition.sampled.items()})
-    other.mu2, other.discrete_mu2 = factor * composition.mu2, factor * composition.discrete_mu2
-    other.sampled_mu2 = factor * composition.sampled_mu2
+    other.mu2, other.sampled_mu2 = factor * composition.mu2, factor * composition.sampled_mu2
+    other.values = factor * composition.values
     return other
 
 
-def _extended(composition: Composition, group: Group, extra: int) -> Composition:
+def _extended(composition: Composition, group: SampledGroup, extra: int) -> Composition:
     """Return the composition with `extra` more releases of one sampled group."""
     other = composition.copy()
-    other.sampled[group] += extra
-    other.sampled_mu2 += extra / group[0] ** 2
+    other.sampled[group.noise_multiplier, group.sampling_rate] += extra
+    other.sampled_mu2 += extra / group.noise_multiplier**2
+    other.values += extra * group.values
     return other

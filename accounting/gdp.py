@@ -22,6 +22,8 @@ from scipy.special import erfcx, erfinv, ndtr
 from accounting import checks
 
 _SMALL_MU = 1e-5
+_LEAST, _TINY = 5e-324, 1e-280
+_FAR = 1e4  # from here on M is taken by its expansion, whose error is 3/x² at most
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -51,15 +53,22 @@ def gaussian_log_delta(mu: float, epsilon: float) -> float:
         return -math.inf
     if mu == math.inf:
         return 0.0
-    a = mu / 2 - epsilon / mu
-    b = -mu / 2 - epsilon / mu
+    x = epsilon / mu
+    a, b = mu / 2 - x, -mu / 2 - x
     log_density = -0.5 * a * a - _LOG_SQRT_2PI
     if a > 0 and mu > _SMALL_MU:
         # M(−a) would overflow here, while Φ(a) ≥ 1/2 is harmless.
         return math.log(float(ndtr(a)) - math.exp(log_density) * _mills(-b))
-    x = epsilon / mu
-    difference = _mills(-a) - _mills(-b) if mu > _SMALL_MU else mu * (1 - x * _mills(x))
-    return log_density + math.log(difference) if difference > 0 else -math.inf
+    return log_density + _log_difference(mu, x, -a, -b) if log_density > -math.inf else -math.inf
+
+
+def _log_difference(mu: float, x: float, near: float, far: float) -> float:
+    """log(M(near) − M(far)) for far − near = μ and x half way; M(x) = (1 − 1/x²)/x + O(x⁻⁵)."""
+    if near > _FAR:
+        return math.log(mu) - math.log(near) - math.log(far)
+    if mu > _SMALL_MU:
+        return math.log(_mills(near) - _mills(far))
+    return math.log(mu) + math.log(1 - x * _mills(x))
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
@@ -86,19 +95,12 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     delta = checks.probability("delta", delta)
     if mu == math.inf:
         return math.inf
-    if mu == 0 or gaussian_delta(mu, 0.0) <= delta:
+    if mu == 0 or _excess(mu, 0.0, delta) <= 0:
         return 0.0
-    target = math.log(delta)
-    high = mu * mu / 2 + mu * math.sqrt(-2 * target)
+    high = mu * (mu / 2 + math.sqrt(-2 * math.log(delta)))
     if high == math.inf:
         return math.inf
-
-    def excess(epsilon: float) -> float:
-        return gaussian_log_delta(mu, epsilon) - target
-
-    if excess(high) > 0:  # μ so large (1e15) that a is rounded off; the end of the bracket is a bound
-        return high
-    return root(excess, 0.0, high)
+    return root(lambda epsilon: _excess(mu, epsilon, delta), 0.0, high)
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -119,33 +121,57 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Notes
     -----
     δ grows in μ. By the tail bound of `gaussian_epsilon`, δ(μ₀) ≤ δ for the positive root μ₀ of
-    μ²/2 + s μ = ε, s = √(2 log(1/δ)); doubling μ₀ finds the other end of the bracket.
+    μ²/2 + s μ = ε, s = √(2 log(1/δ)). And δ falls in ε, so that μ is at least that of ε = 0, where δ = erf(μ/(2√2)).
+    Doubling the larger of the two finds the other end of the bracket.
     """
     epsilon = checks.nonnegative("epsilon", epsilon)
     delta = checks.probability("delta", delta)
+    least = max(2 * math.sqrt(2) * float(erfinv(delta)), _LEAST)
     if epsilon == 0:
-        # δ(0) = Φ(μ/2) − Φ(−μ/2) = erf(μ / (2√2)).
-        return 2 * math.sqrt(2) * float(erfinv(delta))
-    target = math.log(delta)
-    spread = math.sqrt(-2 * target)
-    low = 2 * epsilon / (spread + math.sqrt(spread * spread + 2 * epsilon))
-    high = 2 * low
+        return least
+    spread = math.sqrt(-2 * math.log(delta))
+    low = max(epsilon / ((spread + math.hypot(spread, math.sqrt(2) * math.sqrt(epsilon))) / 2), least)
 
     def excess(mu: float) -> float:
-        return gaussian_log_delta(mu, epsilon) - target
+        return _excess(mu, epsilon, delta)
 
-    if excess(low) >= 0:  # ε so large (1e30) that a is rounded off
+    if excess(low) >= 0:  # ε so large (1e30) that a is rounded off, or so small that it is nothing
         return low
+    high = 2 * low
     while excess(high) < 0:
         low, high = high, 2 * high
     return root(excess, low, high)
 
 
+def _excess(mu: float, epsilon: float, delta: float) -> float:
+    """Something that grows with δ(ε) and is 0 where that is `delta`: a difference of logarithms, of 1 − δ near 1."""
+    if delta <= 0.5:
+        return gaussian_log_delta(mu, epsilon) - math.log(delta)
+    a, b = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    rest = float(ndtr(-a)) + math.exp(-0.5 * a * a - _LOG_SQRT_2PI) * _mills(-b)
+    return math.log1p(-delta) - math.log(rest) if rest > 0 else math.inf
+
+
 def root(function: Callable[[float], float], low: float, high: float, *, absolute: float = 1e-300) -> float:
-    """Root of a function that changes sign between `low` and `high`, to machine precision or `absolute`."""
+    """Root of a monotone function between `low` and `high`, to machine precision or `absolute`.
+
+    Where rounding leaves no change of sign, it is the end whose value is nearer to 0. Roots too small for the quick
+    method are found by halving.
+    """
+    at_low, at_high = function(low), function(high)
+    if at_low == 0 or at_high == 0 or (at_low > 0) == (at_high > 0):
+        return low if abs(at_low) <= abs(at_high) else high
+    if low >= 0 and high < _TINY:
+        return _halved(function, low, high, rising=at_high > 0)
     from scipy.optimize import brentq  # takes longer to import than all else here together
 
-    return float(brentq(function, low, high, xtol=absolute, rtol=4 * 2.0**-52, maxiter=500))
+    return float(brentq(function, low, high, xtol=absolute, rtol=4 * 2.0**-52, maxiter=2000))
+
+
+def _halved(function: Callable[[float], float], low: float, high: float, *, rising: bool) -> float:
+    while low < (middle := low + (high - low) / 2) < high:
+        low, high = (low, middle) if (function(middle) > 0) == rising else (middle, high)
+    return high if rising else low
 
 
 def _mills(x: float) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,8 @@ from accounting.gate import Gate
 from accounting.gdp import gaussian_epsilon
 from accounting.store import MEMORY, LedgerFile, LedgerRow
 
+Mirror = Callable[[Sequence[Event]], None]
+
 
 @dataclass(frozen=True)
 class Receipt:
@@ -52,6 +54,9 @@ class Ledger:
     budget : Budget, optional
         Without one, everything is recorded and nothing refused. An existing ledger keeps the budget that it was created
         with; any other is an error.
+    mirror : callable, optional
+        Called with events that fit, before they are written here: a ledger that outlives this one writes them first, so
+        that a crash between the two forgets nothing. If it raises, nothing is written here.
 
     Notes
     -----
@@ -59,9 +64,12 @@ class Ledger:
     from several threads, and from several processes on one file.
     """
 
-    def __init__(self, path: str | Path | None = None, budget: Budget | None = None) -> None:
+    def __init__(
+        self, path: str | Path | None = None, budget: Budget | None = None, *, mirror: Mirror | None = None
+    ) -> None:
         self._setup(
-            LedgerFile.create_or_open(path, None if budget is None else json.dumps(budget.to_dict(), sort_keys=True))
+            LedgerFile.create_or_open(path, None if budget is None else json.dumps(budget.to_dict(), sort_keys=True)),
+            mirror=mirror,
         )
         if budget is not None and budget != self.budget:
             self.close()
@@ -74,8 +82,8 @@ class Ledger:
         ledger._setup(LedgerFile.open_read_only(path), read_only=True)
         return ledger
 
-    def _setup(self, store: LedgerFile, *, read_only: bool = False) -> None:
-        self._store, self._read_only = store, read_only
+    def _setup(self, store: LedgerFile, *, read_only: bool = False, mirror: Mirror | None = None) -> None:
+        self._store, self._read_only, self._mirror = store, read_only, mirror
         self._lock = threading.RLock()
         try:
             rows = store.verify()  # first, because it checks the budget too
@@ -109,6 +117,8 @@ class Ledger:
             with self._store.appending() as (missed, append):
                 self._absorb(missed)
                 self._check(events)
+                if self._mirror is not None:
+                    self._mirror(events)
                 rows = append(events)
             self._absorb(rows)
         return [Receipt(row.sequence, row.hash) for row in rows]

@@ -1,10 +1,8 @@
-"""Noise sources. Each has a name for the event, and a sentence for the privacy statement.
+"""Noise sources: discrete Gaussian integers, from a seed or from the operating system.
 
-`seeded` can be repeated, so its runs are simulations. `system` draws from the operating system and cannot be repeated;
-its values are floating-point numbers, whose low bits are not those of a real Gaussian (Mironov 2012). `discrete` draws
-integers on a grid, so low bits show nothing; rounding to the grid is charged to the sensitivity. The last two start
-from uniforms of 52 bits: their tails end beyond eight standard deviations, and the discrete masses have a relative
-error of about 2⁻⁵² times the noise in cells. That is not charged.
+Both take the same path (`accounting.sampler`); only the random words differ. Each source has a name for the event, and
+a sentence for the privacy statement. What is released is a vector of integers on a public grid plus noise, so that no
+low bit of a floating-point number can show anything.
 """
 
 from __future__ import annotations
@@ -16,19 +14,34 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from accounting import checks
 from accounting.errors import InvalidParameter
+from accounting.sampler import Words, check_parameter, discrete_gaussian, largest
 
-Array = NDArray[np.floating[Any]]
-Shape = int | tuple[int, ...]
+__all__ = [
+    "ROUNDED",
+    "DiscreteNoise",
+    "NoiseSource",
+    "SeededNoise",
+    "add_rounded",
+    "discrete_gaussian",
+    "parameter",
+]
 
-_BLOCK = 2**14  # proposals of the discrete sampler at a time
+Integers = NDArray[np.int64]
+Parameter = float | NDArray[np.float64]
+
+ROUNDED = (
+    "Only the noise is exact: rounding to the grid must be charged to the sensitivity, and what was computed before in "
+    "floating-point numbers may depend on a record by more than its sensitivity."
+)
+
+_UP = 1 + 2.0**-50  # against rounding, here and where a caller takes a fraction of the parameter
 
 
 class NoiseSource(Protocol):
-    """The plug-in point: something that adds Gaussian noise to an array."""
+    """The plug-in point: something that adds discrete Gaussian noise to integers."""
 
     @property
     def name(self) -> str:
@@ -38,8 +51,16 @@ class NoiseSource(Protocol):
     def statement(self) -> str:
         """What a privacy statement says about it."""
 
-    def add(self, values: Array, sigma: float) -> Array:
-        """Return `values`, of any shape and its dtype, plus noise of standard deviation `sigma`."""
+    def add_integers(self, values: Integers, parameter: Parameter) -> Integers:
+        """Return `values` plus noise.
+
+        Parameters
+        ----------
+        values : array of int64
+            Of any shape.
+        parameter : float or array of float64
+            s of each value's noise, in cells of the grid; an array has the shape of `values` and few distinct numbers.
+        """
 
 
 @dataclass(frozen=True)
@@ -53,150 +74,124 @@ class SeededNoise:
         "take the noise off again."
     )
 
-    def add(self, values: Array, sigma: float) -> Array:
-        """Return `values` plus N(0, sigma²)."""
-        sigma = checks.positive("sigma", sigma)
-        _check_values(values)
-        noise = self.generator.standard_normal(values.shape, dtype=values.dtype)
-        noise *= sigma
-        noise += values
-        return noise
+    def add_integers(self, values: Integers, parameter: Parameter) -> Integers:
+        """Return `values` plus noise; see `NoiseSource`."""
+        return _added(values, parameter, self._words)
 
-
-@dataclass(frozen=True)
-class SystemNoise:
-    """Noise from the operating system's entropy."""
-
-    name: str = "system"
-    statement: str = (
-        "The noise comes from the operating system's entropy, as floating-point numbers: the guarantee is that of "
-        "the ideal Gaussian, and leaves aside what the low bits of floating-point numbers may show."
-    )
-
-    def add(self, values: Array, sigma: float) -> Array:
-        """Return `values` plus N(0, sigma²)."""
-        sigma = checks.positive("sigma", sigma)
-        _check_values(values)
-        return (values + sigma * ndtri(_uniform(values.size)).reshape(values.shape)).astype(values.dtype, copy=False)
+    def _words(self, size: int) -> NDArray[np.uint64]:
+        return self.generator.integers(0, 2**64, dtype=np.uint64, size=size)
 
 
 @dataclass(frozen=True)
 class DiscreteNoise:
-    """Discrete Gaussian noise on the grid `granularity`·ℤ, from the operating system's entropy.
+    """Noise from the operating system's entropy."""
+
+    name: str = "discrete"
+    statement: str = (
+        "The noise is a discrete Gaussian on integers, from the operating system's entropy; what its sampler and the "
+        "grid add to ε is charged."
+    )
+
+    def add_integers(self, values: Integers, parameter: Parameter) -> Integers:
+        """Return `values` plus noise; see `NoiseSource`."""
+        return _added(values, parameter, _system_words)
+
+
+def parameter(sigma: float, grid: float, *, parties: int = 1, least: float = 1.0) -> float:
+    """Parameter s of each party's noise, in cells, such that all of it together is worth Gaussian noise of `sigma`.
 
     Parameters
     ----------
-    granularity : float
-        Width of the grid; see `grid_for`.
+    sigma : float
+        Noise of the equivalent Gaussian, in the units of the sensitivity.
+    grid : float
+        Width of a cell, in the same units.
+    parties : int
+        How many parties share the noise.
+    least : float
+        Smallest relative noise r_i among the values: value i gets r_i·s. It is 1 where all have the same noise, and
+        1/√2 for second moments, whose diagonal has s and whose other values have s/√2.
 
     Notes
     -----
-    Values are rounded to the grid before the noise is added. Rounding moves each of d values by at most half a cell,
-    so two neighbours that differ by Δ differ by at most Δ + granularity·√d afterwards: that is the sensitivity to
-    account for. The acceptance test of the sampler compares 52-bit uniforms, so that probabilities are exact to 2⁻⁵²
-    only.
+    By the lemma of `accounting.exactness` value i is worth Gaussian noise of √(P·(r_i s)² − 4) cells. Relative to r_i
+    that is √(P·s² − 4/r_i²), which is smallest for the smallest r_i. Solved for s:
+
+        s = √(((sigma/grid)² + 4/least²)/P).
     """
-
-    granularity: float
-    name: str = "discrete"
-    statement: str = (
-        "The noise is a discrete Gaussian on a grid, from the operating system's entropy, accounted by zCDP; rounding "
-        "to the grid is charged to the sensitivity."
-    )
-
-    def __post_init__(self) -> None:
-        checks.positive("granularity", self.granularity)
-
-    def charged(self, sensitivity: float, dimension: int) -> float:
-        """Sensitivity including the rounding of `dimension` values."""
-        return sensitivity + self.granularity * math.sqrt(checks.count("dimension", dimension))
-
-    def add(self, values: Array, sigma: float) -> Array:
-        """Return `values` rounded to the grid, plus discrete Gaussian noise of parameter `sigma`."""
-        sigma = checks.positive("sigma", sigma)
-        _check_values(values)
-        cells = np.rint(np.asarray(values, dtype=np.float64) / self.granularity)
-        noise = discrete_gaussian(sigma / self.granularity, values.shape)
-        return ((cells + noise) * self.granularity).astype(values.dtype, copy=False)
+    cells = checks.positive("sigma", sigma) / checks.positive("grid", grid)
+    least = checks.rate("least", least)
+    share = math.hypot(cells, 2 / least) / math.sqrt(_parties(parties)) * _UP
+    if share < math.inf:
+        check_parameter(least * share)
+    return check_parameter(share)
 
 
-def grid_for(sensitivity: float, dimension: int, overhead: float = 1e-3) -> float:
-    """Largest power of two whose rounding raises the sensitivity by at most the fraction `overhead`.
+def add_rounded(values: NDArray[Any], sigma: float, grid: float, source: NoiseSource) -> NDArray[Any]:
+    """Round values to a grid, add integer noise worth Gaussian noise of `sigma`, and return floats.
 
-    A power of two keeps the arithmetic on the grid exact in binary floating point.
+    For code whose values are no integers. **Only the noise is exact.** Rounding moves each of d values by at most half
+    a cell (and an error of division, 2⁻⁵³ of the value; none if the grid is a power of two), so two neighbours that
+    differ by Δ differ by at most Δ + grid·√d afterwards: that is the sensitivity to account for. And if the values were
+    computed by sums of floating-point numbers, one record may move them by more than Δ, by rounding in another order.
+    `ROUNDED` says so, for a statement.
+
+    Parameters
+    ----------
+    values : array of float32 or float64
+        Finite, and below 2⁵² cells.
+    sigma, grid : float
+        As in `parameter`.
+    source : NoiseSource
     """
-    sensitivity = checks.positive("sensitivity", sensitivity)
-    widest = checks.positive("overhead", overhead) * sensitivity / math.sqrt(checks.count("dimension", dimension))
-    return 2.0 ** math.floor(math.log2(widest))
-
-
-def discrete_gaussian(sigma: float, shape: Shape) -> NDArray[np.int64]:
-    """Draw from the discrete Gaussian: P(k) ∝ exp(−k²/(2 sigma²)) on the integers, for sigma in 2⁻³⁰ … 2⁴⁰.
-
-    Rejection from a two-sided geometric distribution of scale t = ⌊sigma⌋ + 1: a proposal y is kept with probability
-    exp(−(|y| − sigma²/t)²/(2 sigma²)) (Canonne, Kamath & Steinke 2020, Alg. 3), here for whole arrays at once. Between
-    0.43 (sigma just below 1) and 0.76 (large sigma) of the proposals are kept.
-    """
-    if not 2.0**-30 <= checks.positive("sigma", sigma) <= 2.0**32:
-        raise InvalidParameter("sigma", sigma, "between 2⁻³⁰ and 2³² cells of the grid")
-    result = np.empty(int(np.prod(shape, dtype=np.int64)), dtype=np.int64)
-    filled, kept_share = 0, 0.7
-    while filled < result.size:
-        missing = result.size - filled
-        # In blocks that fit the processor's cache.
-        proposals = min(_BLOCK, int(1.05 * missing / kept_share) + 32)
-        kept = _kept_proposals(sigma, proposals)
-        kept_share = max(kept.size, 1) / proposals
-        kept = kept[:missing]
-        result[filled : filled + kept.size] = kept
-        filled += kept.size
-    return result.reshape(shape)
-
-
-def _kept_proposals(sigma: float, proposals: int) -> NDArray[np.float64]:
-    scale = math.floor(sigma) + 1
-    bits = _random_bits(proposals)
-    magnitude = _unit(bits)
-    np.log(magnitude, out=magnitude)
-    magnitude *= -scale
-    np.floor(magnitude, out=magnitude)
-    # Kept with probability exp(−z²/2).
-    z = magnitude * (1 / sigma)
-    z -= sigma / scale
-    z *= z
-    z *= -0.5
-    keep = _uniform(proposals) <= np.exp(z, out=z)
-    # One draw gives sign and magnitude: the lowest bit is not among those that make the uniform.
-    sign = (bits & np.uint64(1)).astype(np.float64)
-    sign *= -2
-    sign += 1
-    # Zero would be proposed twice, once with each sign.
-    keep &= (magnitude != 0) | (sign > 0)
-    magnitude *= sign
-    return magnitude[keep]
-
-
-def _check_values(values: Array) -> None:
     if not isinstance(values, np.ndarray) or values.dtype not in (np.float32, np.float64):
         kind = getattr(values, "dtype", type(values).__name__)
-        raise InvalidParameter("values", kind, "an array of type float32 or float64: others would round the noise")
-    if not np.isfinite(values).all():
-        raise InvalidParameter("values", "nan or inf", "finite: noise cannot hide nan or inf")
+        raise InvalidParameter("values", kind, "an array of type float32 or float64")
+    cells = parameter(sigma, grid)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = np.rint(values.astype(np.float64) / grid)
+    if not (np.abs(rounded) < 2.0**52).all():
+        raise InvalidParameter("values", "nan, inf or large", "finite and below 2⁵² cells of the grid")
+    noisy = source.add_integers(rounded.astype(np.int64), cells)
+    with np.errstate(over="ignore"):
+        floats: NDArray[Any] = (noisy * grid).astype(values.dtype, copy=False)
+    return floats
 
 
-def _random_bits(size: int) -> NDArray[np.uint64]:
+def _added(values: Integers, parameter: Parameter, words: Words) -> Integers:
+    if not isinstance(values, np.ndarray) or values.dtype != np.int64:
+        kind = getattr(values, "dtype", type(values).__name__)
+        raise InvalidParameter("values", kind, "an array of type int64")
+    if not isinstance(parameter, np.ndarray):
+        _check_room(values, parameter)
+        noisy = discrete_gaussian(parameter, values.shape, words)
+        noisy += values
+        return noisy
+    if parameter.shape != values.shape:
+        raise InvalidParameter("the shape of the parameters", parameter.shape, f"that of the values, {values.shape}")
+    result = np.empty_like(values, order="C")
+    groups = np.unique(parameter)
+    for each in groups.tolist():
+        check_parameter(each)
+    for each in groups.tolist():
+        members = parameter == each
+        chosen = values[members]
+        _check_room(chosen, each)
+        result[members] = chosen + discrete_gaussian(each, chosen.shape, words)
+    return result
+
+
+def _check_room(values: Integers, parameter: float) -> None:
+    """Raise if values plus noise could leave int64, whatever the noise will be."""
+    room = 2**63 - 1 - largest(parameter)
+    if values.size and not (-room <= int(values.min()) and int(values.max()) <= room):
+        expected = f"within ±{room}, so that values and noise together are int64"
+        raise InvalidParameter("values", (int(values.min()), int(values.max())), expected)
+
+
+def _parties(parties: int) -> int:
+    return checks.whole("parties", parties, 1, 10**6)
+
+
+def _system_words(size: int) -> NDArray[np.uint64]:
     return np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
-
-
-def _uniform(size: int) -> NDArray[np.float64]:
-    """Uniform numbers in (0, 1) with 52 random bits, from the operating system."""
-    return _unit(_random_bits(size))
-
-
-def _unit(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
-    # Half a step off zero, so that neither 0 nor 1 comes out and the distribution is symmetric. With 52 bits every
-    # step is exact; with 53 the largest number would be rounded to 1.
-    unit = (bits >> np.uint64(12)).astype(np.float64)
-    unit += 0.5
-    unit *= 2.0**-52
-    return unit

@@ -13,9 +13,10 @@ t-SNE and UMAP for Distributed Data Visualization" (AAAI 2025).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from statistics import fmean
-from typing import Literal
+from typing import Literal, ParamSpec
 
 from accounting import checks
 from accounting.budget import ADJACENCIES, Adjacency
@@ -23,10 +24,27 @@ from accounting.errors import InvalidParameter
 
 Bound = Literal["tight", "theorem"]
 Gamma = float | Sequence[float]
+Parameters = ParamSpec("Parameters")
 
+_EXTREME = 1e140  # a square of it is a float
 _ROWS = "replace-one, since a release of one row per record shows the number of records"
 
 
+def _named(function: Callable[Parameters, float]) -> Callable[Parameters, float]:
+    """Let a sensitivity that is no ordinary float be a named error: neither 0 nor infinity is ever returned."""
+
+    @wraps(function)
+    def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> float:
+        try:
+            value = function(*args, **kwargs)
+        except OverflowError:
+            value = math.inf
+        return checks.normal(f"sensitivity of {function.__name__}", value)
+
+    return checked
+
+
+@_named
 def gradient(
     *,
     gamma: Gamma,
@@ -67,7 +85,7 @@ def gradient(
     still pulls every landmark). From the same three constants: ‖(x − y_i) k‖ ≤ Υ, so Δ = 4γΥ/(n_p √n_y).
     """
     gammas = _gammas(gamma)
-    records = checks.positive("records", records)
+    records = _positive("records", records)
     landmarks = checks.count("landmarks", landmarks)
     checks.one_of("adjacency", adjacency, ADJACENCIES)
     checks.one_of("bound", bound, ("tight", "theorem"))
@@ -82,6 +100,7 @@ def gradient(
     return fmean(8 * g * tau_x / (records * root) * (1 + 2 * g * (tau_x + tau_y) * (tau_x + upsilon)) for g in gammas)
 
 
+@_named
 def clipped_gradient(
     *, gamma: Gamma, records: float, landmarks: int, clip: float, adjacency: Adjacency = "replace-one"
 ) -> float:
@@ -96,11 +115,12 @@ def clipped_gradient(
     `gradient`, so the smaller of the two holds: a C above √(n_y/(2eγ)) does nothing.
     """
     gammas = _gammas(gamma)
-    clip = checks.positive("clip", clip)
+    clip = _positive("clip", clip)
     unclipped = gradient(gamma=gamma, records=records, landmarks=landmarks, adjacency=adjacency)
     return min(_pair(4 * fmean(gammas) * clip / (records * landmarks), adjacency), unclipped)
 
 
+@_named
 def variable(
     *,
     gamma: Gamma,
@@ -136,7 +156,7 @@ def variable(
     e_t + ηΔ, and e_Q ≤ ηΔ ((1 + ηL)^Q − 1)/(ηL). A projection to a convex set, the same in both runs, does not expand
     distances, so that it may follow each step.
     """
-    step_size = checks.positive("step_size", step_size)
+    step_size = _positive("step_size", step_size)
     local_steps = checks.count("local_steps", local_steps)
     delta = gradient(
         gamma=gamma,
@@ -150,22 +170,24 @@ def variable(
     )
     if smoothness is None:
         smoothness = 12 * fmean(_gammas(gamma)) / landmarks
-    growth = step_size * checks.positive("smoothness", smoothness)
+    growth = step_size * _positive("smoothness", smoothness)
     exponent = local_steps * math.log1p(growth)
     if exponent > 700:
         raise InvalidParameter("local_steps", local_steps, f"smaller: (1 + {growth:g})^Q overflows")
-    return step_size * delta * math.expm1(exponent) / growth
+    return step_size * (math.expm1(exponent) / growth) * delta
 
 
+@_named
 def input(*, tau_x: float, adjacency: Adjacency = "replace-one") -> float:
     """Sensitivity of the records themselves, each clipped to norm `tau_x` (Thm 4).
 
     Replacing x by x′ moves one row by ‖x − x′‖ ≤ 2τ_X, attained by opposite records.
     """
     _rows_only(adjacency)
-    return 2 * checks.positive("tau_x", tau_x)
+    return 2 * _positive("tau_x", tau_x)
 
 
+@_named
 def gram_rows(*, tau_x: float, adjacency: Adjacency = "replace-one") -> float:
     """Sensitivity of a record's coordinates in the landmarks' affine span.
 
@@ -175,6 +197,7 @@ def gram_rows(*, tau_x: float, adjacency: Adjacency = "replace-one") -> float:
     return input(tau_x=tau_x, adjacency=adjacency)
 
 
+@_named
 def distance_rows(*, tau_x: float, landmarks: int, adjacency: Adjacency = "replace-one") -> float:
     """Sensitivity of a record's row of distances to the landmarks.
 
@@ -184,6 +207,7 @@ def distance_rows(*, tau_x: float, landmarks: int, adjacency: Adjacency = "repla
     return input(tau_x=tau_x, adjacency=adjacency) * math.sqrt(checks.count("landmarks", landmarks))
 
 
+@_named
 def kernel_rows(
     *, gamma: Gamma, landmarks: int, tau_x: float | None = None, adjacency: Adjacency = "replace-one"
 ) -> float:
@@ -198,19 +222,21 @@ def kernel_rows(
     root = math.sqrt(checks.count("landmarks", landmarks))
     if tau_x is None:
         return root
-    tau_x = checks.positive("tau_x", tau_x)
+    tau_x = _positive("tau_x", tau_x)
     return root * fmean(min(1.0, 2 * tau_x * math.sqrt(2 * g / math.e)) for g in gammas)
 
 
+@_named
 def mean_embedding(*, records: float, adjacency: Adjacency = "replace-one") -> float:
     """Sensitivity of the mean of feature vectors of norm 1 (cos/sin pairs of random Fourier features).
 
     One record's part has norm 1/n_p; replacing moves two.
     """
     checks.one_of("adjacency", adjacency, ADJACENCIES)
-    return _pair(1 / checks.positive("records", records), adjacency)
+    return _pair(1 / _positive("records", records), adjacency)
 
 
+@_named
 def moments(*, records: float, adjacency: Adjacency = "replace-one") -> float:
     """Sensitivity of the mean of (x/τ, ‖x‖²/τ²) over records clipped to norm τ: mean and mean square in one release.
 
@@ -220,10 +246,11 @@ def moments(*, records: float, adjacency: Adjacency = "replace-one") -> float:
     2/n_p, attained by opposite records.
     """
     checks.one_of("adjacency", adjacency, ADJACENCIES)
-    records = checks.positive("records", records)
+    records = _positive("records", records)
     return math.sqrt(2) / records if adjacency == "add-remove" else 2 / records
 
 
+@_named
 def cluster_sums(*, records: float, adjacency: Adjacency = "replace-one") -> float:
     """Sensitivity of (1/n) Σ_x e_{j(x)} ⊗ (u, 1), where j(x) is the cluster of x and ‖u‖ ≤ 1 its clipped offset.
 
@@ -231,18 +258,19 @@ def cluster_sums(*, records: float, adjacency: Adjacency = "replace-one") -> flo
     stays and the offset moves by at most 2: 2/n either way.
     """
     checks.one_of("adjacency", adjacency, ADJACENCIES)
-    records = checks.positive("records", records)
+    records = _positive("records", records)
     return (math.sqrt(2) if adjacency == "add-remove" else 2.0) / records
 
 
+@_named
 def second_moment(*, clip: float, adjacency: Adjacency = "replace-one") -> float:
     """Frobenius sensitivity of Σ x xᵀ with each record clipped to norm `clip`.
 
     ‖xxᵀ‖_F = ‖x‖² ≤ C². Replacing: ‖xxᵀ − x′x′ᵀ‖²_F = ‖x‖⁴ + ‖x′‖⁴ − 2⟨x, x′⟩² ≤ 2C⁴, attained by orthogonal records.
     """
     checks.one_of("adjacency", adjacency, ADJACENCIES)
-    clip = checks.positive("clip", clip)
-    square = checks.positive("clip²", clip * clip)
+    clip = _positive("clip", clip)
+    square = clip * clip
     return square if adjacency == "add-remove" else math.sqrt(2) * square
 
 
@@ -264,6 +292,12 @@ def scale_histogram(*, adjacency: Adjacency = "replace-one") -> float:
     return 2.0
 
 
+def _positive(name: str, value: float) -> float:
+    """Return a positive number whose products and quotients, by few others such, lose no digits."""
+    number = checks.positive(name, value)
+    return checks.between(name, number, 1 / _EXTREME, _EXTREME)
+
+
 def _pair(one_record: float, adjacency: Adjacency) -> float:
     return one_record if adjacency == "add-remove" else 2 * one_record
 
@@ -278,10 +312,10 @@ def _gammas(gamma: Gamma) -> tuple[float, ...]:
     values = tuple(gamma) if isinstance(gamma, Iterable) and not isinstance(gamma, str) else (gamma,)
     if not values:
         raise InvalidParameter("gamma", gamma, "at least one kernel width")
-    return tuple(checks.positive("gamma", value) for value in values)
+    return tuple(_positive("gamma", value) for value in values)
 
 
 def _needed(name: str, value: float | None) -> float:
     if value is None:
         raise InvalidParameter(name, None, 'a public bound, which bound="theorem" needs')
-    return checks.positive(name, value)
+    return _positive(name, value)

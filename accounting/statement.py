@@ -4,54 +4,57 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from accounting import (
-    DiscreteGaussianRelease,
     Event,
-    GaussianRelease,
     Ledger,
-    PostProcessing,
     Reading,
-    SampledGaussianRelease,
     Unprotected,
     gaussian_epsilon,
     nominal_mu,
     tightest,
 )
 from accounting.accountants import distinct
+from accounting.assumptions import against_a_client, at_two_sites, of_rows
 from accounting.audit_summary import Audited
+from accounting.release_lines import Line, lines_of
 from accounting.rounding import rounded_up
 from accounting.spending import best_guess
-from accounting.wording import markdown, not_covered, words
+from accounting.wording import SEEDED, markdown, not_covered, words
 
 DEFAULT_DELTA = 1e-5
 _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 
 
 @dataclass(frozen=True)
-class Line:
-    """One kind of release: everything that all clients released under one name, in one way.
+class AllRuns:
+    """What all runs with real noise on the same records cost together.
 
-    `share` is its part of all that the client which spent most on it spent, in μ²; None where that has no meaning.
+    Parameters
+    ----------
+    epsilon : float
+        End to end, at the δ of the statement.
+    runs : int
+    changed : bool
+        Whether the records' file has changed between them; it is taken to hold the same records.
     """
 
-    what: str
-    stage: str
-    kind: str
-    trust: str
-    noise: str
-    clients: int
-    per_client: int
-    sensitivity: tuple[float, float] | None
-    sigma: tuple[float, float] | None
-    sampling_rate: float | None
-    share: float | None
-    note: str
+    epsilon: float
+    runs: int
+    changed: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, ready for JSON."""
+        return {"epsilon": _number(self.epsilon), "runs": self.runs, "changed": self.changed}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> AllRuns:
+        """Inverse of `to_dict`."""
+        return cls(float(values["epsilon"]), int(values["runs"]), bool(values["changed"]))
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,9 @@ class Statement:
         Largest share of right guesses; see `accounting.spending.best_guess`.
     against_a_client : float, optional
         ε end to end against another client that sees the sums and takes its own share of the noise off them, where
-        clients share the noise; see `against_a_client`.
+        clients share the noise; see `accounting.assumptions`.
+    at_two_sites, of_two_rows : float, optional
+        ε end to end for a record that two sites hold, and for a person with two rows.
     nominal : float, optional
         ε that unprotected, data-dependent noise would be worth if its scale had been public. Not a guarantee.
     adjacency, unit : str
@@ -85,6 +90,12 @@ class Statement:
         What a reader should know before the rest, in whole sentences.
     audit : Audited, optional
         What an audit of the same code and settings found, in a run of its own.
+    simulation : bool
+        Whether the noise was seeded, so that it can be taken off.
+    one_machine : bool
+        Whether one process held the records of all sites, so that trust between them was neither needed nor tested.
+    all_runs : AllRuns, optional
+        ε of all runs with real noise on the same records, where a ledger was kept for them.
     """
 
     delta: float
@@ -102,17 +113,35 @@ class Statement:
     facts: dict[str, Any]
     remarks: tuple[str, ...] = ()
     audit: Audited | None = None
+    at_two_sites: float | None = None
+    of_two_rows: float | None = None
+    simulation: bool = False
+    one_machine: bool = True
+    all_runs: AllRuns | None = None
 
     @cached_property
     def headline(self) -> str:
         """The one line that counts."""
-        joint = ":" if self.end_to_end == math.inf else ""
-        return f"End to end, ε = {rounded_up(self.end_to_end)}{joint} {self.words['at']}."
+        epsilon, joint = f"ε = {rounded_up(self.end_to_end)}", ":" if self.end_to_end == math.inf else ""
+        head = f"{self.words['simulation']} end to end" if self.words["simulation"] else f"End to end, {epsilon}"
+        where = f"; {self.words['one_machine']}" if self.one_machine else ""
+        return f"{head}{joint} {self.words['at']}{where}."
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes ε or δ mean less than it seems to."""
+        return tuple(self.words[key] for key in ("large_delta", "more_runs", "changed") if self.words[key])
 
     @property
     def trusts(self) -> tuple[str, ...]:
         """Trust models of the protected releases, each once."""
         return tuple(dict.fromkeys(line.trust for line in self.lines if line.sigma is not None))
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether all noise with a guarantee was added to integers."""
+        protected = [line for line in self.lines if line.sigma is not None]
+        return bool(protected) and all(line.grid is not None for line in protected)
 
     @cached_property
     def words(self) -> dict[str, Any]:
@@ -123,6 +152,8 @@ class Statement:
         """Return everything, ready for JSON; infinity becomes the string "inf"."""
         return {
             "headline": self.headline,
+            "simulation": self.simulation,
+            "one_machine": self.one_machine,
             "epsilon_end_to_end": _number(self.end_to_end),
             "epsilon_in_scope": _number(self.in_scope),
             "delta": self.delta,
@@ -137,12 +168,16 @@ class Statement:
             "curve": [[delta, _number(epsilon)] for delta, epsilon in self.curve],
             "nominal_epsilon": _number(self.nominal),
             "epsilon_against_a_client": _number(self.against_a_client),
+            "epsilon_at_two_sites": self.at_two_sites,
+            "epsilon_of_two_rows": self.of_two_rows,
+            "all_runs": None if self.all_runs is None else self.all_runs.to_dict(),
             "best_guess": self.best_guess,
             "trusts": list(self.trusts),
             "words": self.words,
-            "not_covered": not_covered(self.unit),
+            "not_covered": not_covered(self.unit, on_grid=self.on_grid),
             "facts": self.facts,
             "remarks": list(self.remarks),
+            "warnings": list(self.warnings),
             "audit": None if self.audit is None else self.audit.to_dict(),
         }
 
@@ -164,6 +199,8 @@ def state(
     delta: float | None = None,
     facts: Mapping[str, Any] | None = None,
     remarks: Sequence[str] = (),
+    simulation: bool = False,
+    one_machine: bool = True,
 ) -> Statement:
     """Return the statement that a ledger supports.
 
@@ -176,6 +213,10 @@ def state(
         Public facts of the run, to be printed with it.
     remarks : sequence of str
         What a reader should know before the rest.
+    simulation : bool
+        Whether the noise was to be seeded; a ledger with seeded noise is a simulation in any case.
+    one_machine : bool
+        Whether one process held the records of all sites.
     """
     if delta is None:
         delta = ledger.budget.delta if ledger.budget is not None else DEFAULT_DELTA
@@ -188,7 +229,7 @@ def state(
         budget=None if ledger.budget is None else ledger.budget.to_dict(),
         end_to_end=ledger.spent(delta, end_to_end=True),
         in_scope=ledger.spent(delta),
-        lines=_lines(events),
+        lines=lines_of(events),
         accountants=ledger.compare(delta),
         curve=curve,
         best_guess=best_guess(ledger),
@@ -198,31 +239,11 @@ def state(
         unit=first.unit if first else "record",
         facts=dict(facts or {}),
         remarks=tuple(remarks),
+        at_two_sites=at_two_sites(events, delta),
+        of_two_rows=of_rows(events, delta, 2) if first is not None and first.unit == "record" else None,
+        simulation=simulation or any(event.noise == SEEDED for event in events),
+        one_machine=one_machine,
     )
-
-
-def against_a_client(events: list[Event], delta: float) -> float | None:
-    """Return ε end to end against one of the other clients, where clients share the noise; None where none do.
-
-    Each of P clients adds noise of variance σ²/P to the sum. One that sees the sum can take its own share off, and of
-    the variance (P − 1)/P is left. So every σ of shared releases is lowered by the root of that, and the events are
-    composed anew. For c clients that work together it would be (P − c)/P.
-    """
-    shared = [each for each in events if isinstance(each, GaussianRelease) and each.trust == "aggregate"]
-    if not shared:
-        return None
-    clients: dict[tuple[str, int | None], int] = Counter((each.what, each.round) for each in shared)
-    if min(clients.values()) < 2:
-        return None  # there is no other client
-    seen = []
-    for event in events:
-        if isinstance(event, GaussianRelease) and event.trust == "aggregate":
-            among = clients[event.what, event.round]
-            event = replace(event, sigma=event.sigma * math.sqrt((among - 1) / among))
-        seen.append(event)
-    with Ledger() as ledger:
-        ledger.record(*seen)
-        return ledger.spent(delta, end_to_end=True)
 
 
 def nominal_epsilon(events: Sequence[Event], delta: float) -> float | None:
@@ -238,64 +259,6 @@ def nominal_epsilon(events: Sequence[Event], delta: float) -> float | None:
             return None
         worst = max(worst or 0.0, gaussian_epsilon(mu, delta))
     return worst
-
-
-def _lines(events: list[Event]) -> tuple[Line, ...]:
-    groups: dict[tuple[str, ...], list[Event]] = {}
-    for event in events:
-        groups.setdefault((event.what, event.stage, event.kind, event.trust, event.noise), []).append(event)
-    squares = _squares(events)
-    return tuple(_line(key, group, squares) for key, group in groups.items())
-
-
-def _squares(events: Sequence[Event]) -> dict[str, float] | None:
-    """μ² of each client, where all that it released is Gaussian and not sampled."""
-    total: dict[str, float] = {}
-    for event in events:
-        if isinstance(event, (Unprotected, SampledGaussianRelease)):
-            return None
-        if isinstance(event, GaussianRelease):
-            spent = event.count * (event.sensitivity / event.sigma) ** 2
-            total[event.client] = total.get(event.client, 0.0) + spent
-    return total
-
-
-def _line(key: tuple[str, ...], group: list[Event], squares: Mapping[str, float] | None) -> Line:
-    what, stage, kind, trust, noise = key
-    clients = {event.client for event in group}
-    gaussian = [event for event in group if isinstance(event, GaussianRelease)]
-    count = sum(event.count for event in gaussian) if gaussian else len(group)
-    first = group[0]
-    note = ""
-    if isinstance(first, Unprotected):
-        note = first.why
-    elif isinstance(first, PostProcessing):
-        note = f"computed from {first.of} alone"
-    elif isinstance(first, DiscreteGaussianRelease):
-        note = f"grid {first.granularity:g}"
-    return Line(
-        what=what,
-        stage=stage,
-        kind=kind,
-        trust=trust,
-        noise=noise,
-        clients=len(clients),
-        per_client=round(count / len(clients)),
-        sensitivity=_range([event.sensitivity for event in gaussian]),
-        sigma=_range([event.sigma for event in gaussian]),
-        sampling_rate=first.sampling_rate if isinstance(first, SampledGaussianRelease) else None,
-        share=None if squares is None or not gaussian else _share(gaussian, squares),
-        note=note,
-    )
-
-
-def _share(group: list[GaussianRelease], squares: Mapping[str, float]) -> float:
-    own = _squares(group) or {}
-    return max(own[client] / squares[client] for client in own)
-
-
-def _range(values: list[float]) -> tuple[float, float] | None:
-    return (min(values), max(values)) if values else None
 
 
 def _note(reading: Reading) -> str:

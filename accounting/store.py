@@ -99,7 +99,7 @@ class LedgerFile:
             with suppress(sqlite3.OperationalError):
                 store._connection.execute("PRAGMA journal_mode = WAL")
             return store
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, ValueError, sqlite3.Error) as error:  # ValueError: of a name that no file can have
             raise LedgerError(f"{path}: cannot be opened for writing ({error})") from error
 
     @classmethod
@@ -126,7 +126,7 @@ class LedgerFile:
             return cls(connection, str(path))
         except sqlite3.DatabaseError as error:
             raise LedgerCorrupted(f"{path}: not a readable SQLite file ({error})") from error
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise LedgerError(f"{path}: cannot be read ({error})") from error
 
     @classmethod

@@ -11,6 +11,7 @@ from accounting.rounding import rounded_down, rounded_up
 if TYPE_CHECKING:
     from accounting.statement import Statement
 
+SEEDED = "seeded"  # the one noise source that can be taken off again
 TRUST = {
     "local": "each client adds all the noise itself, and nobody is trusted",
     "aggregate": "the server is trusted to see only sums over clients, which share the noise",
@@ -34,10 +35,14 @@ _NOT_COVERED = (
     "Labels leave a client only in a density by class, which is then listed as a release. Scores computed from private "
     "labels are not covered.",
     "Choosing settings by results on the same records (tuning) costs privacy that no ledger sees.",
+    "Other releases of the same records, such as from a copy of them, add up with this one; no ledger here sees them.",
     "The server sees whether and how a client failed in a round.",
-    "Sensitivities hold in exact arithmetic. Errors of floating-point rounding are not charged, except with discrete "
-    "noise.",
 )
+_ARITHMETIC = {
+    True: "Uploads with noise are exact integers on a public grid. What rounding and the sampler add is charged.",
+    False: "Sensitivities hold in exact arithmetic. Errors of floating-point rounding are charged only for releases on "
+    "a grid.",
+}
 
 
 def words(statement: Statement) -> dict[str, Any]:
@@ -51,27 +56,41 @@ def words(statement: Statement) -> dict[str, Any]:
         Against whom a finite ε holds.
     meaning
         What ε means for a guess about one record.
+    simulation, one_machine
+        The two facts that stand wherever ε does, to be joined to it; `short` has both in few words.
     budget, noise, nominal, other_client
         What the budget covers, where the noise came from, what noise without a guarantee would be worth, and ε
         against another client.
-    trust
-        Who is trusted to do what: a list of sentences.
+    trust, assumptions
+        Who is trusted to do what, and what must hold of the records: lists of sentences.
+    all_runs
+        ε of all runs on the same records.
+    large_delta, more_runs, changed
+        Warnings.
     """
     return {
         "at": _at(statement),
         "adversary": _adversary(statement),
+        "simulation": _simulation(statement),
+        "one_machine": _one_machine(statement),
+        "short": _short(statement),
         "meaning": _meaning(statement),
         "budget": _budget(statement),
         "noise": _noise(statement),
         "nominal": _nominal(statement),
         "trust": _trust(statement),
         "other_client": _other_client(statement),
+        "assumptions": _assumptions(statement),
+        "all_runs": _all_runs(statement),
+        "large_delta": _large_delta(statement),
+        "more_runs": _more_runs(statement),
+        "changed": _changed(statement),
     }
 
 
-def not_covered(unit: str) -> list[str]:
-    """Return what a statement for this privacy unit says nothing about."""
-    return [_PUBLIC[unit], *_NOT_COVERED]
+def not_covered(unit: str, *, on_grid: bool) -> list[str]:
+    """Return what a statement for this privacy unit says nothing about, and what it says of rounding."""
+    return [_PUBLIC[unit], *_NOT_COVERED, _ARITHMETIC[on_grid]]
 
 
 def markdown(values: Mapping[str, Any]) -> str:
@@ -95,6 +114,29 @@ def _at(statement: Statement) -> str:
     return f"at δ = {statement.delta:g}, for one {statement.unit}, {statement.adjacency}"
 
 
+def _seeded(statement: Statement) -> bool:
+    return any(line.noise == SEEDED for line in statement.lines)
+
+
+def _simulation(statement: Statement) -> str | None:
+    if not _seeded(statement):
+        return None
+    return f"Simulation (seeded noise); with real noise this would be ε = {rounded_up(statement.end_to_end)}"
+
+
+def _one_machine(statement: Statement) -> str | None:
+    if not statement.one_machine:
+        return None
+    if math.isinf(statement.end_to_end):
+        return "on one machine: whoever ran it held all records"
+    return "on one machine: ε holds for what is published, not against whoever ran it"
+
+
+def _short(statement: Statement) -> str:
+    facts = [("simulation (seeded noise)", _seeded(statement)), ("on one machine", statement.one_machine)]
+    return ", ".join(text for text, holds in facts if holds)
+
+
 def _sees(statement: Statement) -> tuple[str, str]:
     against, seen = _SEES[next((name for name in _SEES if name in statement.trusts), "local")]
     mixed = len(statement.trusts) > 1 and "local" in statement.trusts
@@ -105,8 +147,12 @@ def _sees(statement: Statement) -> tuple[str, str]:
 def _trust(statement: Statement) -> list[str]:
     if not statement.trusts:
         return ["Everybody who sees the uploads is trusted."]
-    simulated = ["The secure sum is simulated."] if "aggregate" in statement.trusts else []
-    return [f"Trust {name}: {TRUST[name]}." for name in statement.trusts] + simulated
+    sentences = [f"Trust {name}: {TRUST[name]}." for name in statement.trusts]
+    if statement.one_machine:
+        sentences.append(
+            "One process held the records of all sites, so that trust between them was neither needed nor tested."
+        )
+    return sentences + (["The secure sum is simulated."] if "aggregate" in statement.trusts else [])
 
 
 def _adversary(statement: Statement) -> str | None:
@@ -117,7 +163,7 @@ def _meaning(statement: Statement) -> str:
     if math.isinf(statement.end_to_end):
         bare = "; ".join(f"{line.what} ({line.note})" for line in statement.lines if line.kind == "unprotected")
         return f"No number bounds what these unprotected releases reveal about a record: {bare}."
-    if statement.end_to_end == 0:
+    if not statement.trusts:
         return "Nothing that depends on a record left any client."
     one, others = _UNIT[statement.unit]
     change = "replaced by any other" if statement.adjacency == "replace-one" else "left out"
@@ -144,8 +190,8 @@ def _budget(statement: Statement) -> str:
 
 def _noise(statement: Statement) -> str:
     sources = {line.noise for line in statement.lines} - {"none"}
-    if "seeded" in sources:
-        return "This run is a simulation, not a release: the noise was seeded."
+    if SEEDED in sources:
+        return "This run is a simulation, not a release: the noise was seeded, so that it can be taken off."
     if sources:
         return "The noise came from the operating system and was not stored."
     return "No upload carries noise with a guarantee."  # there may be noise whose scale depends on the data
@@ -167,6 +213,73 @@ def _other_client(statement: Statement) -> str | None:
     return (
         "Clients share the noise, and each knows its own share. Against a client that subtracts its share from the "
         f"sums, ε = {rounded_up(epsilon)} end to end; against several that collude, more."
+    )
+
+
+def _assumptions(statement: Statement) -> list[str]:
+    """Return what ε rests on, each with what it would be otherwise."""
+    if math.isinf(statement.end_to_end) or not statement.trusts:
+        return []
+    found = []
+    if statement.at_two_sites is not None:
+        how = "two noises, √2·μ" if statement.trusts == ("local",) else "one sum with one noise, up to 2·μ"
+        found.append(
+            f"Sites are disjoint. For a record that two of them hold, ε = {rounded_up(statement.at_two_sites)} ({how})."
+        )
+    elif len({line.clients for line in statement.lines} - {1}):
+        found.append("Sites are disjoint. For a record that two of them hold, ε is larger.")
+    if statement.unit == "record":
+        two = "larger" if statement.of_two_rows is None else f"{rounded_up(statement.of_two_rows)} (2·μ)"
+        found.append(f"A record is one row. For a person with two rows ε is {two}; with more, more.")
+    units = _units(statement)
+    if units is not None and statement.delta <= 1 / units[0]:
+        number, name = units
+        found.append(f"δ = {statement.delta:g} is small enough: 1/n is {1 / number:.2g}, for n = {number} {name}.")
+    return found
+
+
+def _units(statement: Statement) -> tuple[int, str] | None:
+    """Public number of privacy units, and what they are; None where there is none."""
+    name = "records" if statement.unit == "record" else "clients"
+    number = statement.facts.get(name)
+    return None if number is None else (int(number), name)
+
+
+def _large_delta(statement: Statement) -> str | None:
+    units = _units(statement)
+    bounded = statement.end_to_end < math.inf and statement.trusts
+    if not bounded or units is None or statement.delta <= 1 / units[0]:
+        return None
+    number, name = units
+    return (
+        f"δ = {statement.delta:g} is above 1/n = {1 / number:.2g}, for n = {number} {name}: to publish one of them as "
+        "it is would satisfy such a δ"
+    )
+
+
+def _all_runs(statement: Statement) -> str | None:
+    found = statement.all_runs
+    if found is None:
+        return None
+    if found.runs == 1:
+        return "The ledger of these records knows of no other run with real noise."
+    known = f"ε = {rounded_up(found.epsilon)} end to end at δ = {statement.delta:g}"
+    return f"The ledger of these records knows of {found.runs} runs with real noise: all together {known}."
+
+
+def _changed(statement: Statement) -> str | None:
+    changed = statement.all_runs is not None and statement.all_runs.changed
+    return "the file has changed between runs; taken to be the same records" if changed else None
+
+
+def _more_runs(statement: Statement) -> str | None:
+    found = statement.all_runs
+    if found is None or found.epsilon <= statement.end_to_end:
+        return None
+    here, all_runs = rounded_up(statement.end_to_end), rounded_up(found.epsilon)
+    return (
+        f"these records were in {found.runs} runs with real noise: all together ε = {all_runs}, where this run has "
+        f"ε = {here}"
     )
 
 

@@ -33,6 +33,14 @@ settings.register_profile("thorough", max_examples=2000, derandomize=False, **_C
 settings.load_profile("normal")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Keep ledgers that outlive runs in a folder of the session: no test writes to the user's home."""
+    folder = tmp_path_factory.mktemp("state")
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    return folder
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--benchmarks", action="store_true", help="run the speed and memory ratios too")
     parser.addoption("--full-size", action="store_true", help="with --benchmarks, those of many minutes too")

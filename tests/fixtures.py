@@ -18,13 +18,34 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attacks.shared import gradients
 from dpfedvis.experiments.sweeps.store import CellRow
+from dpfedvis.federation import client
 from tests import makers
 from tests.command_line import called, examples, pasted
 from tests.crash.folders import copy, events_of, recorded
 from tests.crash.nursery import KINDS, NOISY, SMALL, Nursery
 
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
+
+
+@pytest.fixture
+def hushed(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Return a function that divides the noise of clients, and what attacks are told of it, by a number.
+
+    No budget makes the noise small enough for some attacks: noise on a grid has ε of at most 500.
+    """
+
+    def hush(by: float) -> None:
+        add, told = client.add_noise, gradients.noise_of
+
+        def less(source: Any, values: Any, *given: Any) -> Any:
+            return values + np.rint((add(source, values, *given) - values) / by).astype(np.int64)
+
+        monkeypatch.setattr(client, "add_noise", less)
+        monkeypatch.setattr(gradients, "noise_of", lambda event: told(event) / by)
+
+    return hush
 
 
 @pytest.fixture(scope="session")
@@ -124,13 +145,14 @@ def marked_data(made_once: MadeOnce) -> Path:
 @pytest.fixture(scope="session")
 def simulated(made_once: MadeOnce, marked_data: Path) -> Path:
     """The marked records under seeded noise."""
-    return made_once("simulated", lambda path: makers.marked_run(path, marked_data, epsilon=8.0, noise="seeded"))
+    settings = {"epsilon": 8.0, "noise": "seeded", "evaluate": True}
+    return made_once("simulated", lambda path: makers.marked_run(path, marked_data, **settings))
 
 
 @pytest.fixture(scope="session")
 def real(made_once: MadeOnce, marked_data: Path) -> Path:
     """The marked records under noise from the operating system."""
-    return made_once("real", lambda path: makers.marked_run(path, marked_data, epsilon=8.0, noise="system"))
+    return made_once("real", lambda path: makers.marked_run(path, marked_data, epsilon=8.0, noise="discrete"))
 
 
 @pytest.fixture(scope="session")
@@ -189,13 +211,13 @@ def wholes(made_once: MadeOnce, nursery: Nursery) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def stopped(made_once: MadeOnce, nursery: Nursery) -> dict[int, Path]:
-    """Runs with system noise, killed when the second round had been accounted for, by how many uploads had passed.
+    """Runs with real noise, killed when the second round had been accounted for, by how many uploads had passed.
 
     Three is none of that round, four one of it.
     """
 
     def make(path: Path) -> None:
-        flags = [*SMALL, *NOISY, "--noise", "system"]
+        flags = [*SMALL, *NOISY, "--noise", "discrete"]
         for at in range(12, 40):
             folder = path / str(at)
             assert nursery.run(*flags, "--out", str(folder), at=at, after=True) == (-signal.SIGKILL, "")

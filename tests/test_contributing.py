@@ -22,17 +22,19 @@ ROOT = Path(__file__).parents[1]
 MECHANISM = '''
 """A toy: the gradient of the first features."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from accounting import sensitivity
-from dpfedvis.mechanisms.base import Message
+import numpy as np
+
+from dpfedvis.mechanisms.base import PlainMechanism
 from dpfedvis.mechanisms.gradient import GradientUpload
 
 
 @dataclass(frozen=True)
-class ToyUpload(GradientUpload):
-    """Leaving coordinates out is a projection, which cannot raise the sensitivity.
+class ToyUpload(PlainMechanism, GradientUpload):
+    """Leaving coordinates out is a projection, which makes no contribution longer.
 
     Parameters
     ----------
@@ -43,14 +45,15 @@ class ToyUpload(GradientUpload):
     keep: int = 32
     name: ClassVar[str] = "toy-upload"
 
-    def sensitivity(self, public, records):
-        gammas, landmarks = public.kernel.gammas, public.landmarks
-        return sensitivity.gradient(gamma=gammas, records=records, landmarks=landmarks, adjacency=public.adjacency)
+    def contribution(self, records, Y, public):
+        gamma, offsets = public.kernel.mean_gamma, records[:, None] - Y
+        pulls = offsets * np.exp(-gamma * np.square(offsets).sum(axis=2, keepdims=True))
+        pulls[:, :, self.keep :] = 0
+        return -4 * gamma / public.landmarks * pulls
 
-    def message(self, local, Y, public, generator):
-        values = super().message(local, Y, public, generator).values
-        values[:, self.keep :] = 0
-        return Message(values)
+    def bound(self, public):
+        """max_r r exp(−γr²) = 1/√(2eγ), for each of n_y landmarks."""
+        return math.sqrt(8 * public.kernel.mean_gamma / (math.e * public.landmarks))
 '''
 
 METRIC = '''

@@ -28,7 +28,7 @@ def blocks(language: str, text: str = README) -> list[str]:
     list(
         zip(
             blocks("python"),
-            ["End to end, ε = ∞", "End to end, ε = 10 at δ = 1e-05", "nothing was released", "2.0\n"],
+            ["be ε = ∞ end to end", "be ε = 10 end to end at δ = 1e-05", "nothing was released", "2.0\n"],
             strict=True,
         )
     ),

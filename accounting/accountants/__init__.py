@@ -21,14 +21,14 @@ ACCOUNTANTS: dict[str, Accountant] = {
     for accountant in (
         Accountant("gdp", closed.gdp, "exact: Gaussian DP in closed form"),
         Accountant("pld", google.pld, "dp-accounting, privacy loss distributions", sampled=True),
-        Accountant("rdp", google.rdp, "dp-accounting, Rényi DP", sampled=True, discrete=True),
-        Accountant("zcdp", closed.zcdp, "zero-concentrated DP; covers the discrete Gaussian", discrete=True),
+        Accountant("rdp", google.rdp, "dp-accounting, Rényi DP", sampled=True),
+        Accountant("zcdp", closed.zcdp, "zero-concentrated DP"),
         Accountant("opacus-prv", opacus.prv, "Opacus, privacy random variables", sampled=True),
         Accountant("opacus-rdp", opacus.rdp, "Opacus, Rényi DP", sampled=True),
         Accountant("opacus-gdp", opacus.gdp, "Opacus, limit theorem: not a bound", is_bound=False, sampled=True),
         Accountant("theorem", closed.theorem, "Thm 6 of the paper"),
-        Accountant("advanced", closed.advanced, "advanced composition", discrete=True),
-        Accountant("basic", closed.basic, "basic composition", discrete=True),
+        Accountant("advanced", closed.advanced, "advanced composition"),
+        Accountant("basic", closed.basic, "basic composition"),
     )
 }
 
@@ -48,13 +48,8 @@ def accountant(name: str) -> Accountant:
 
 
 def tightest(composition: Composition) -> Accountant:
-    """Return the accountant with the smallest proved ε for releases of these kinds.
-
-    Plain Gaussian: exact. With Poisson sampling: PLD. With the discrete Gaussian: zCDP. With both: RDP.
-    """
-    if composition.sampled:
-        return ACCOUNTANTS["rdp" if composition.discrete else "pld"]
-    return ACCOUNTANTS["zcdp" if composition.discrete else "gdp"]
+    """Return the accountant with the smallest proved ε: the exact one, or PLD if any release is Poisson-sampled."""
+    return ACCOUNTANTS["pld" if composition.sampled else "gdp"]
 
 
 def compare(

@@ -12,8 +12,9 @@ from typing import Protocol
 
 from accounting import checks
 from accounting.composition import Composition
-from accounting.errors import CannotAccount
+from accounting.errors import AccountingError, CannotAccount
 from accounting.events import Event
+from accounting.exactness import MOST_EPSILON, charged_epsilon, inner_delta
 from accounting.gdp import root
 
 _WIDEST = 30.0  # natural logarithm of the largest change of sigma that a search tries
@@ -42,8 +43,8 @@ class Accountant:
         Where it comes from, in one line.
     is_bound : bool
         Whether its ε is proved to be no smaller than the truth.
-    sampled, discrete : bool
-        Whether it reads Poisson-sampled and discrete Gaussian releases.
+    sampled : bool
+        Whether it reads Poisson-sampled releases.
     """
 
     name: str
@@ -51,10 +52,13 @@ class Accountant:
     note: str
     is_bound: bool = True
     sampled: bool = False
-    discrete: bool = False
 
     def epsilon(self, releases: Composition | Iterable[Event], delta: float) -> float:
         """ε of one client's releases at `delta`: 0 for none, ∞ if any is unprotected.
+
+        Releases on a grid are read as the Gaussian ones that they are worth, at the δ that is left, and what sampler
+        and grid add to ε is added (`accounting.exactness`). With them an ε above 500 is reported as ∞, since no δ
+        covers what the sampler leaves out.
 
         Raises
         ------
@@ -69,16 +73,20 @@ class Accountant:
             return 0.0
         if composition.sampled and not self.sampled:
             raise CannotAccount(f"{self.name} has no valid ε for Poisson-sampled releases; use pld")
-        if composition.discrete and not self.discrete:
-            raise CannotAccount(f"{self.name} has no valid ε for discrete Gaussian releases; use zcdp or rdp")
+        charge = charged_epsilon(composition.values)
+        if charge > MOST_EPSILON or composition.total_mu == math.inf:
+            return math.inf
+        inner = inner_delta(composition.values, delta)
         try:
             with quiet():
-                epsilon = self.method(composition, delta)
-        except (OverflowError, ZeroDivisionError, FloatingPointError) as error:
-            raise CannotAccount(f"{self.name} overflows at δ = {delta:g} ({error})") from error
+                epsilon = self.method(composition, inner) + charge
+        except AccountingError:
+            raise
+        except (ArithmeticError, ValueError, RuntimeError, MemoryError, IndexError) as error:  # of the libraries
+            raise CannotAccount(f"{self.name} fails at δ = {delta:g} ({error})") from error
         if not epsilon >= 0:
             raise CannotAccount(f"{self.name} returned ε = {epsilon}")
-        return epsilon
+        return math.inf if composition.values and epsilon > MOST_EPSILON else epsilon
 
     def sigma_factor(self, releases: Composition | Iterable[Event], epsilon: float, delta: float) -> float:
         """Factor by which to multiply every sigma so that this accountant reports exactly `epsilon`.
@@ -97,7 +105,8 @@ class Accountant:
         def excess(log_factor: float) -> float:
             if abs(log_factor) > _WIDEST:
                 raise CannotAccount(f"{self.name} finds no noise with ε = {epsilon:g} at δ = {delta:g}")
-            return self.epsilon(composition.scaled(math.exp(log_factor)), delta) - epsilon
+            found = self.epsilon(composition.scaled(math.exp(log_factor)), delta)
+            return min(found, 1e6 * (1 + epsilon)) - epsilon  # ∞ would stop the search
 
         low = high = 0.0
         if excess(0.0) > 0:

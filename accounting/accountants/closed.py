@@ -17,8 +17,8 @@ def gdp(composition: Composition, delta: float) -> float:
 
 
 def zcdp(composition: Composition, delta: float) -> float:
-    """ε through zero-concentrated DP, for Gaussian and discrete Gaussian releases: ρ = Σ (Δ/σ)²/2."""
-    return zcdp_epsilon((composition.mu2 + composition.discrete_mu2) / 2, delta)
+    """ε through zero-concentrated DP: ρ = Σ (Δ/σ)²/2."""
+    return zcdp_epsilon(composition.mu2 / 2, delta)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -38,23 +38,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         alpha = 1 + gap
         return alpha * rho + (log_inverse - gap * math.log1p(1 / gap) - math.log(alpha)) / gap
 
-    centre = 0.5 * math.log(log_inverse / rho)
+    centre = 0.5 * (math.log(log_inverse) - math.log(rho))
     return max(0.0, _minimum(bound, centre - 6, centre + 6))
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """Largest ρ whose `zcdp_epsilon` is at most ε."""
-    epsilon = checks.positive("epsilon", epsilon)
-
-    def excess(log_rho: float) -> float:
-        return zcdp_epsilon(math.exp(log_rho), delta) - epsilon
-
-    low = high = math.log(epsilon)
-    while excess(low) > 0:
-        low -= 2
-    while excess(high) <= 0:  # where δ is large, ε can be below ρ
-        high += 2
-    return math.exp(root(excess, low, high, absolute=1e-13))
 
 
 def theorem(composition: Composition, delta: float) -> float:
@@ -86,7 +71,8 @@ def theorem_sigma(*, sensitivity: float, rounds: int, epsilon: float, delta: flo
     sensitivity = checks.positive("sensitivity", sensitivity)
     rounds = checks.count("rounds", rounds)
     epsilon, delta = checks.positive("epsilon", epsilon), checks.probability("delta", delta)
-    return sensitivity * math.sqrt(8 * rounds * math.log(math.e + epsilon / delta)) / epsilon
+    spread = math.sqrt(8 * math.log(math.e + epsilon / delta)) if epsilon / delta < math.inf else math.inf
+    return checks.normal("sigma", sensitivity / epsilon * math.sqrt(checks.product(rounds, 1.0)) * spread)
 
 
 def basic(composition: Composition, delta: float) -> float:
@@ -109,11 +95,9 @@ def advanced(composition: Composition, delta: float) -> float:
 
 def _each(composition: Composition, delta: float) -> list[tuple[float, int]]:
     """(ε, count) of each group of single releases at `delta`."""
-    readings: list[tuple[Callable[[float], float], dict[float, int]]] = [
-        (lambda noise: gaussian_epsilon(1 / noise, delta), composition.gaussian),
-        (lambda noise: zcdp_epsilon(0.5 / noise**2, delta), composition.discrete),
-    ]
-    return [(read(noise), count) for read, groups in readings for noise, count in groups.items()]
+    if delta == 0:
+        raise CannotAccount(f"δ, split over {composition.releases} releases, is no float")
+    return [(gaussian_epsilon(1 / noise, delta), count) for noise, count in composition.gaussian.items()]
 
 
 def _minimum(function: Callable[[float], float], low: float, high: float) -> float:

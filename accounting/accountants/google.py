@@ -16,12 +16,15 @@ from accounting.errors import CannotAccount
 # Privacy loss is discretised to at most about a million cells; a coarser grid stays a valid, pessimistic bound.
 _FINEST_CELL = 1e-4
 _CELLS = 1_000_000
+_MOST_RELEASES = 10**7
 
 Groups = tuple[tuple[float, float, int], ...]
 
 
 def pld(composition: Composition, delta: float) -> float:
     """ε by numerical composition of privacy loss distributions (Koskela et al. 2020; Doroshenko et al. 2022)."""
+    if sum(composition.sampled.values()) > _MOST_RELEASES:
+        raise CannotAccount(f"pld is used up to {_MOST_RELEASES} sampled releases only: beyond, it takes minutes")
     epsilon = _pld_epsilon(_groups(composition), delta)
     if epsilon == math.inf:
         raise CannotAccount(f"pld cannot resolve δ = {delta:g}: its truncated tails weigh more than that; rdp can")
@@ -30,14 +33,11 @@ def pld(composition: Composition, delta: float) -> float:
 
 def rdp(composition: Composition, delta: float) -> float:
     """ε by Rényi DP (Mironov 2017), orders as dp-accounting chooses them."""
-    import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
     accountant = RdpAccountant()
     for noise, rate, count in _groups(composition):
         accountant.compose(_gaussian_event(noise, rate), count)
-    if composition.discrete:
-        accountant.compose(dp_accounting.ZCDpEvent(rho=composition.discrete_mu2 / 2, xi=0.0))
     return float(accountant.get_epsilon(delta))
 
 

@@ -10,12 +10,15 @@ from accounting.errors import CannotAccount
 
 # The grid of PRVs grows with μ²: beyond this it takes minutes and tens of gigabytes, or returns ε = ∞.
 _LARGEST_MU = 30
+_MOST_RELEASES = 10**6
 
 
 def prv(composition: Composition, delta: float) -> float:
     """ε by privacy random variables (Gopi, Lee & Wutschitz 2021): Opacus's upper end of its error interval."""
     if composition.total_mu > _LARGEST_MU:
         raise CannotAccount(f"opacus-prv is used up to μ = {_LARGEST_MU} only, not at {composition.total_mu:.4g}")
+    if composition.releases > _MOST_RELEASES:
+        raise CannotAccount(f"opacus-prv is used up to {_MOST_RELEASES} releases only: beyond, its memory may not do")
     accountant = _opacus("opacus.accountants").PRVAccountant()
     accountant.history = _history(composition)
     try:

@@ -6,7 +6,8 @@
 
 All give a lower bound on ε at a stated confidence, by two methods: Gaussian trade-off with Clopper & Pearson's rates,
 and the one-run method of Steinke, Nasr & Jagielski (2023). A bound above the claim shows that the claim is wrong. A
-bound below it shows nothing but how much this adversary could certify. `audit_uploads` audits a recorded run of any
+bound below it shows nothing but how much this adversary could certify. Beside the games, noise, integers and ledger are
+tested directly (`attacks.auditing.findings`). `audit_uploads` audits a recorded run of any
 number of stages as one mechanism, and `audit_games` takes scores from anywhere.
 """
 

@@ -36,6 +36,8 @@ class Scene:
     kernel : Kernel
     note : str
         What the canary is, for the result.
+    whole : bool
+        Whether all records of a client are the canary: the unit is a client.
     """
 
     inside: Array
@@ -44,6 +46,7 @@ class Scene:
     landmarks: Array
     kernel: Kernel
     note: str
+    whole: bool = False
 
     def __post_init__(self) -> None:
         m = self.landmarks.shape[-1]
@@ -57,7 +60,10 @@ class Scene:
     def client(self, game: int, *, inside: bool) -> Array:
         """Return the records of the client that hosts a game, the canary first; shape (n_p, m)."""
         canaries = self.inside if inside else self.outside
-        return np.vstack([canaries[game % len(canaries)], self.rest])
+        canary = canaries[game % len(canaries)]
+        if self.whole:
+            return np.tile(canary, (1 + len(self.rest), 1))
+        return np.vstack([canary, self.rest])
 
 
 def opposite_sides(kernel: Kernel, *, games: int, records: int, landmarks: int, own_axes: bool) -> Scene:

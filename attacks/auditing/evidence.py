@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from accounting import Event, GaussianRelease, Unprotected
+from dpfedvis.federation.door import Values, in_units
 from dpfedvis.numerics.kernels import Array
 
 _EXACT = 1e-6  # stands in for no noise at all, as a share of the distance between the two hypotheses
@@ -27,15 +28,32 @@ class Seen(Protocol):
     def events(self) -> Sequence[Event]: ...
 
     @property
-    def values(self) -> Array: ...
+    def integers(self) -> Values:
+        """As it was released."""
+
+    @property
+    def values(self) -> Array:
+        """In the units of its events."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """An upload kept in memory."""
+    """An upload kept in memory.
+
+    Parameters
+    ----------
+    events : tuple of Event
+    integers : array
+        As it was released: int64 of a protected upload.
+    """
 
     events: tuple[Event, ...]
-    values: Array
+    integers: Values
+
+    @property
+    def values(self) -> Array:
+        """The array in the units of its events."""
+        return in_units(self.integers, self.events[0])
 
 
 @dataclass
@@ -44,9 +62,9 @@ class Watcher:
 
     seen: list[Watched] = field(default_factory=list)
 
-    def __call__(self, events: Sequence[Event], values: Array) -> None:
+    def __call__(self, events: Sequence[Event], values: Values) -> None:
         """Keep a copy."""
-        self.seen.append(Watched(tuple(events), np.array(values)))
+        self.seen.append(Watched(tuple(events), values.copy()))
 
 
 @dataclass(frozen=True)
@@ -59,12 +77,21 @@ class Prediction:
         Where only a weighted sum is seen, weighted as in the sum.
     noise_inside, noise_outside : float
         Scale of noise that the client adds itself, for uploads whose events state none; 0 for exact uploads.
+    relative : array of the upload's shape, optional
+        Noise of each value relative to the largest, if not equal.
     """
 
     inside: Array
     outside: Array
     noise_inside: float = 0.0
     noise_outside: float = 0.0
+    relative: Array | None = None
+
+    @property
+    def whitened(self) -> Array:
+        """in − out, each value over its relative noise: the sensitivity is that of its norm."""
+        difference: Array = self.inside.astype(np.float64) - self.outside
+        return difference if self.relative is None else difference / self.relative
 
 
 class Predictor(Protocol):
@@ -92,7 +119,8 @@ class Evidence:
 def weigh(seen: Iterable[Seen], predict: Predictor) -> Evidence:
     """Return the log-likelihood ratios of all clients.
 
-    With noise N(0, σ²I) the ratio of one upload u is ⟨u − (a + b)/2, a − b⟩/σ² for the predictions a and b. Ratios of
+    With noise N(0, σ²I) the ratio of one upload u is ⟨u − (a + b)/2, a − b⟩/σ² for the predictions a and b; with
+    relative noise r_i, all three are divided by it first. Ratios of
     several uploads add up, also where a later one depends on earlier ones, since each is conditional on what was seen
     before. In a sum of clients the others stand at the middle of their own two predictions: exact where the canaries
     are orthogonal, a weaker and still valid score otherwise. Post-processing is left out, as it tells nothing new.
@@ -107,9 +135,10 @@ def weigh(seen: Iterable[Seen], predict: Predictor) -> Evidence:
         values = np.asarray(upload.values, dtype=np.float64)
         middle = np.sum([(each.inside.astype(np.float64) + each.outside) / 2 for _, each in pairs], axis=0)
         for event, each in pairs:
-            difference = each.inside.astype(np.float64) - each.outside
+            difference = each.whitened
             if isinstance(event, GaussianRelease):
-                ratios[event.client] += float(np.vdot(values - middle, difference)) / event.sigma**2
+                left = values - middle if each.relative is None else (values - middle) / each.relative
+                ratios[event.client] += float(np.vdot(left, difference)) / event.sigma**2
                 squares[event.client] += float(np.vdot(difference, difference)) / event.sigma**2
             elif isinstance(event, Unprotected):
                 ratios[event.client] += _unprotected_ratio(values, each, float(np.linalg.norm(difference)))

@@ -22,12 +22,19 @@ from numpy.typing import NDArray
 from accounting import Budget, Event, GaussianRelease, Ledger, checks
 from accounting.errors import InvalidParameter
 from attacks.auditing.bounds import Claim
+from attacks.auditing.evidence import Prediction, Watched
 from attacks.auditing.games import audit_games, scores_of
+from attacks.auditing.ledger_checks import check_ledger
+from attacks.auditing.noise_checks import check_noise
+from attacks.auditing.predictions import exact_total
+from attacks.auditing.residuals import residual
 from attacks.auditing.result import AuditResult
 from dpfedvis.federation import Door, Federation, Streams
-from dpfedvis.federation.noise_plan import HOME, client_plans, plan_run
+from dpfedvis.federation.door import Values, in_units
+from dpfedvis.federation.noise_plan import HOME, client_plans, drawn_by, plan_run
 from dpfedvis.mechanisms import Mechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.exact import Grid, Integers
 from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.numerics.optimisers import Optimiser
 
@@ -35,11 +42,13 @@ Progress = Callable[[int, int], None]
 Places = NDArray[np.int64]
 
 _COINS = 0x434F494E  # keeps the coins apart from every noise stream of the same seed
+_CELLS = 2.0**21  # of the stated sensitivity
+_MOST_KEPT = 2**22  # values of uploads whose noise is looked at
 _AT_LEAST = 20  # games, so that both sides of the coin come up
 
 
 class CanaryUpload:
-    """A mechanism in all but its message: a record (s, i, 0, …), s = ±1, adds sΔ/2 to coordinate i of the upload.
+    """A mechanism in all but its total: a record (s, i, 0, …), s = ±1, adds sΔ/2 to coordinate i of the upload.
 
     Replacing it by its opposite moves that one coordinate by Δ, so that the inner mechanism's sensitivity is exact
     here. Of the server's Y only the sign is used, which is that of the round.
@@ -49,6 +58,8 @@ class CanaryUpload:
     inner : Mechanism
         Whose sensitivity, protection, trust and shape these are.
     """
+
+    needs_norm = False
 
     def __init__(self, inner: Mechanism) -> None:
         self.inner = inner
@@ -78,14 +89,46 @@ class CanaryUpload:
         """Leave the records as they are: they are signs and places."""
         return records
 
+    def at_home(self, records: Array, public: PublicParameters) -> Integers:
+        """As the inner mechanism."""
+        return self.inner.at_home(records, public)
+
+    def grid(self, public: PublicParameters, Y: Array) -> Grid:
+        """As the inner mechanism; a total does not use it."""
+        return self.inner.grid(public, Y) if self.protection == "home" else Grid(1.0, 1)
+
+    def cell(self, public: PublicParameters, grid: Grid) -> float:
+        """A part of the stated sensitivity of a client with one record."""
+        return (self.sensitivity(public, 1.0) or 0.0) / _CELLS
+
+    def additive(self, public: PublicParameters) -> bool:
+        """As the inner mechanism."""
+        return self.inner.additive(public)
+
+    def rounded(self, public: PublicParameters) -> int:
+        """None: each canary is rounded down."""
+        return 0
+
+    def relative_noise(self, public: PublicParameters) -> None:
+        """The same for all values: canaries are alike."""
+
+    def total(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
+    ) -> Integers:
+        """Place the canaries; rounded down, so that none moves the upload by more than Δ."""
+        delta = checks.positive("sensitivity", self.sensitivity(public, local.denominator) or 0.0)
+        divided = local.denominator if self.additive(public) else 1.0
+        half = math.floor(factor * delta * divided / 2 / self.cell(public, grid))
+        signs = np.sign(Y.flat[0]) * local.records[:, 0]
+        values = np.zeros(math.prod(self.shape(public)), dtype=np.int64)
+        values[local.records[:, 1].astype(np.int64)] = half * signs.astype(np.int64)
+        return values.reshape(self.shape(public))
+
     def message(
         self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
     ) -> Message:
-        """Place the canaries."""
-        values = np.zeros(math.prod(self.shape(public)), dtype=Y.dtype)
-        delta = checks.positive("sensitivity", self.sensitivity(public, local.denominator) or 0.0)
-        values[local.records[:, 1].astype(np.int64)] = Y.flat[0] * delta / 2 * local.records[:, 0]
-        return Message(values.reshape(self.shape(public)))
+        """There is none: what is protected is a total."""
+        raise NotImplementedError
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Turn the sign over."""
@@ -105,10 +148,6 @@ class CanaryAtHome(CanaryUpload):
         records[:, 0] = signs * (self.sensitivity(public, len(signs)) or 0.0) / 2
         return records
 
-    def prepare(self, records: Array) -> Array:
-        """Clip as the inner mechanism does."""
-        return self.inner.prepare(records)
-
     def message(
         self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
     ) -> Message:
@@ -126,8 +165,8 @@ class _Tally:
         self._home: dict[str, GaussianRelease] = {}
         self.ratios = {client: np.zeros(len(each)) for client, each in coordinates.items()}
 
-    def __call__(self, events: Sequence[Event], values: Array) -> None:
-        flat = values.reshape(-1)
+    def __call__(self, events: Sequence[Event], values: Values) -> None:
+        flat = in_units(values, events[0]).reshape(-1)
         for event in events:
             sign = _sign(event.round)
             if not isinstance(event, GaussianRelease):
@@ -159,7 +198,7 @@ class NoiseAudit:
     clients : int
     gamma : float
         Kernel width; sensitivity and noise scale with it alike.
-    noise : {"seeded", "system", "discrete"}
+    noise : {"seeded", "discrete"}
     streams : Streams, optional
         Where seeded noise comes from; by default those of a run with this seed.
     seed : int
@@ -222,23 +261,26 @@ class NoiseAudit:
 
         ledger = Ledger(budget=budget)
         tally = _Tally(ledger, dict(zip(names, places, strict=True)))
-        plan = plan_run(budget, canary, self.rounds, None, self.noise, {})
+        size = public.features if at_home else math.prod(canary.shape(public))
+        plan = plan_run(
+            budget, canary, self.rounds, None, self.noise, {}, size * drawn_by(mechanism.trust, self.clients)
+        )
         weights = [size / self.canaries for size in sizes]
         plans = client_plans(plan, canary, public, names, sizes, weights)
         records = [canary.records(ours, where, public) for ours, where in zip(signs, places, strict=True)]
         streams = Streams(self.seed) if self.streams is None else self.streams
-        federation = Federation(records, plans, canary, public, Door(ledger, tally), streams, self.noise)
+        watcher = _FirstRounds(tally)
+        federation = Federation(records, plans, canary, public, Door(ledger, watcher), streams, self.noise)
         try:
             for number in range(1, rounds + 1):
-                Y = np.full((public.landmarks, public.features), _sign(number), dtype=np.float32)
-                federation.average(Y, number)
+                federation.average(_sent(public, number), number)
                 if self.progress is not None:
                     self.progress(number, rounds)
         finally:
             federation.close()
         claim = Claim.of_ledger(ledger, budget.delta)
         scores, threshold = scores_of(np.concatenate([tally.ratios[name] for name in names]), claim)
-        return audit_games(
+        result = audit_games(
             scores[tossed],
             scores[~tossed],
             claim,
@@ -250,6 +292,27 @@ class NoiseAudit:
                 "its own, with a sign that alternates between rounds."
             ),
             facts=self._facts(mechanism, rounds, public, canary),
+        )
+        held = {plan.name: PreparedRecords(own, plan.denominator) for plan, own in zip(plans, records, strict=True)}
+
+        def predict(event: Event) -> Prediction:
+            plan = plans[names.index(event.client)]
+            if at_home:
+                total = canary.at_home(held[event.client].records, public)
+            else:
+                total = exact_total(canary, public, held[event.client], _sent(public, event.round or 1), plan)
+            values = in_units(total, event)
+            return Prediction(values, values)
+
+        seen = watcher.seen
+        if at_home:
+            seen = [Watched((client.home.event,), client.home.values) for client in federation.clients]
+        noises = [residual(each, predict, {}, "sum" if len(each.events) > 1 else None) for each in seen]
+        return result.checked(
+            [
+                *check_ledger(watcher.seen, ledger, budget, budget.delta, {mechanism.what: rounds}),
+                *check_noise([each for each in noises if each is not None]),
+            ]
         )
 
     def _setting(self, *, shared: bool) -> PublicParameters:
@@ -284,6 +347,25 @@ class NoiseAudit:
             "coordinates": math.prod(canary.shape(public)),
             "seed": self.seed,
         }
+
+
+class _FirstRounds:
+    """A witness that passes everything on, and keeps the first uploads, as many as memory easily holds."""
+
+    def __init__(self, tally: _Tally) -> None:
+        self._tally, self._left = tally, _MOST_KEPT
+        self.seen: list[Watched] = []
+
+    def __call__(self, events: Sequence[Event], values: Values) -> None:
+        self._tally(events, values)
+        self._left -= values.size
+        if self._left >= 0 or not self.seen:
+            self.seen.append(Watched(tuple(events), values.copy()))
+
+
+def _sent(public: PublicParameters, number: int) -> Array:
+    """Return what the server sends in a round: its sign."""
+    return np.full((public.landmarks, public.features), _sign(number), dtype=np.float32)
 
 
 def _sign(number: int | None) -> float:

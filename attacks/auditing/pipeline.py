@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -34,9 +34,10 @@ from dpfedvis.mechanisms import Mechanism
 _RUNS = 0x52554E53  # keeps the seeds of many runs apart from the seed they come from
 _COINS = 0x50495045  # keeps the coins apart from every noise stream of the same seed
 _AT_LEAST = 20
+_TWINS = 20  # clients of short runs to compare with
 _ANCHORS = 40
 _BRIEF = {"early_exaggeration_iter": 20, "n_iter": 40}  # the map itself is not looked at, and a rough one will do
-_PLACEMENT = ByWeights()
+_PLACEMENT = ByWeights()  # of views, which are not released and not looked at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,7 @@ class PipelineAudit:
         Whether a scale histogram and counts on the grid are released. Without the first a bound on norms is public.
     shares : mapping of str to float, optional
         As in `dpfedvis.federation.private_map.Shares`.
-    noise : {"seeded", "system", "discrete"}
+    noise : {"seeded", "discrete"}
     seed : int
     confidence : float
         Of each bound.
@@ -75,7 +76,7 @@ class PipelineAudit:
     scale: bool = True
     density: bool = True
     shares: Mapping[str, float] | None = None
-    noise: Literal["seeded", "system", "discrete"] = "seeded"
+    noise: Literal["seeded", "discrete"] = "seeded"
     seed: int = 0
     confidence: float = 0.95
     progress: Progress | None = None
@@ -139,7 +140,21 @@ class PipelineAudit:
             "landmarks": len(runs[0].estimator.landmarks_),
             "seed": self.seed,
         }
-        return Played(runs, budget.delta, self.confidence, facts)
+        return Played(runs, budget.delta, self.confidence, facts, self._others(mechanism, budget))
+
+    def _others(self, mechanism: Mechanism, budget: Budget) -> dict[str, WatchedRun]:
+        """Return short runs to compare the first one's noise with: of another seed, and of the system's noise."""
+        seeds = np.random.default_rng([self.seed, _RUNS]).integers(2**31, size=2)
+        local = mechanism.trust == "local"
+        number = min(self.games, _TWINS) if local else self.clients
+        few = {"clients": number, "hosts": number if local else 1}
+        same, other = (self.seed, self.seed + 1) if local else seeds.tolist()
+        return {
+            "runs of two seeds": replace(self, noise="seeded")._watched(mechanism, budget, other, **few),
+            "a run and one of the system's noise": replace(self, noise="discrete")._watched(
+                mechanism, budget, same, **few
+            ),
+        }
 
     def _watched(self, mechanism: Mechanism, budget: Budget, seed: int, *, clients: int, hosts: int) -> WatchedRun:
         """Fit one map; the first `hosts` clients host a game, and of the others the adversary knows the coin."""
@@ -172,9 +187,8 @@ class PipelineAudit:
         model = PipelineModel(
             pairs,
             names,
-            stages(estimator, mechanism, watcher.seen, public, kept.kept, _PLACEMENT),
+            stages(estimator, mechanism, watcher.seen, public, kept.kept),
             known={name: coins[name] for name in names[hosts:]},
-            weight=1.0 if mechanism.trust == "local" else 1 / clients,
         )
         return WatchedRun(watcher.seen, model, {name: coins[name] for name in names[:hosts]}, estimator)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,20 @@ from accounting.errors import InvalidParameter
 from accounting.statement import Statement
 from attacks.auditing.bounds import Claim
 from attacks.auditing.evidence import Evidence, Watched, weigh
+from attacks.auditing.findings import Checked
 from attacks.auditing.games import audit_evidence
+from attacks.auditing.ledger_checks import check_ledger
+from attacks.auditing.noise_checks import check_noise, compare
 from attacks.auditing.pipeline_model import PipelineModel, noise_seen, restated
+from attacks.auditing.probes import check_moves, probing_records
+from attacks.auditing.references import check_sensitivity
+from attacks.auditing.residuals import Residual, residual
 from attacks.auditing.result import AuditResult
 from attacks.membership.rates import Game, StrongGames, judge
 from attacks.shared.statistics import Limit
 from dpfedvis import FedTSNE
 
-_ROUNDING = 1e-5  # of float32 uploads
+_ROUNDING = 1e-12  # of the norm of an exact difference
 WHOLE = Game(
     "every upload of every stage, all other records known",
     "the record x, at the client of its game",
@@ -51,6 +58,47 @@ class WatchedRun:
     coins: dict[str, bool]
     estimator: FedTSNE
 
+    @property
+    def landmark_stage(self) -> str:
+        """Name of the uploads that come in rounds."""
+        return next(what for what, stage in self.model.stages.items() if max(stage.sent) > 0)
+
+    def noises(self, name: str) -> list[Residual]:
+        """The noise of every upload; that of a sum belongs to the run of this name."""
+        found = [residual(each, self.model, self.coins, name if len(each.events) > 1 else None) for each in self.seen]
+        return [each for each in found if each is not None]
+
+    def stated(self) -> list[Checked]:
+        """Check the sensitivities that the ledger states, of the first client."""
+        weight = 1.0 if len(self._first[0].events) == 1 else 1 / len(self._first[0].events)
+        found = []
+        for upload in self._first:
+            (event, *_), stage = upload.events, self.model.stages[upload.events[0].what]
+            assert isinstance(event, GaussianRelease)
+            found.append(check_sensitivity(event, stage.mechanism, stage.public, self.model.pairs.records, weight))
+        return found
+
+    def moved(self, seed: int) -> list[Checked]:
+        """Check how far any record moves the first upload of each stage, by the first client."""
+        pairs, found = self.model.pairs, []
+        probes = probing_records(np.stack([pairs.inside[0], pairs.outside[0], pairs.rest[0]]), seed)
+        mixed = np.random.default_rng(seed).permutation(probes)[: pairs.records - 1]
+        company = [pairs.client(0, inside=True)[1:], mixed]
+        for upload in self._first:
+            event, stage = upload.events[0], self.model.stages[upload.events[0].what]
+            assert isinstance(event, GaussianRelease)
+            relative, total = stage.mechanism.relative_noise(stage.public), partial(stage.total, round=event.round or 0)
+            found.append(check_moves(total, probes, company, event, relative))
+        return found
+
+    @property
+    def _first(self) -> list[Watched]:
+        """The first upload of each stage."""
+        known: dict[str, Watched] = {}
+        for each in self.seen:
+            known.setdefault(each.events[0].what, each)
+        return list(known.values())
+
 
 @dataclass(frozen=True, eq=False)
 class Played:
@@ -66,12 +114,15 @@ class Played:
         Of each bound.
     facts : dict
         Settings, ready for JSON.
+    others : mapping of str to WatchedRun
+        Short runs whose noise must have nothing in common with that of the first, and what the two are.
     """
 
     runs: tuple[WatchedRun, ...]
     delta: float
     confidence: float
     facts: dict[str, Any]
+    others: Mapping[str, WatchedRun] = field(default_factory=dict)
 
     @property
     def estimator(self) -> FedTSNE:
@@ -116,9 +167,7 @@ class Played:
         for run in self.runs:
             for event in (event for each in run.seen for event in each.events if event.client in run.coins):
                 assert isinstance(event, GaussianRelease)
-                pair = run.model(event)
-                difference = np.linalg.norm(pair.inside.astype(np.float64) - pair.outside)
-                apart[event.what].append(float(difference) / event.sensitivity)
+                apart[event.what].append(float(np.linalg.norm(run.model(event).whitened)) / event.sensitivity)
         return {what: (float(np.mean(shares)), max(shares)) for what, shares in apart.items()}
 
     @property
@@ -145,7 +194,25 @@ class Played:
             ),
             facts={**self.facts, "stages": list(self.stages), "moved": moved, "noise_seen": noise},
         )
-        return replace(result, proof=self.proof)
+        return replace(result, proof=self.proof).checked(self._checks())
+
+    def _checks(self) -> list[Checked]:
+        """Check noise and ledger of all stages; stated sensitivities and probes in the first run."""
+        first = self.runs[0]
+        noises = [each.noises(f"run {number}") for number, each in enumerate(self.runs)]
+        budget, rounds = self.estimator.budget, {first.landmark_stage: self.facts["rounds"]}
+        assert budget is not None
+        return [
+            *(
+                found
+                for each in self.runs
+                for found in check_ledger(each.seen, each.estimator.ledger_, budget, self.delta, rounds)
+            ),
+            *first.stated(),
+            *first.moved(self.facts["seed"]),
+            *check_noise([each for own in noises for each in own]),
+            *(compare(noises[0], other.noises("run 0"), said) for said, other in self.others.items()),
+        ]
 
     @property
     def _independence(self) -> str:

@@ -11,13 +11,16 @@ import numpy as np
 
 from accounting import Event, GaussianRelease
 from attacks.auditing.evidence import Prediction, Watched
+from attacks.auditing.predictions import exact_total
 from dpfedvis import FedTSNE
-from dpfedvis.federation.private_map import Placement
+from dpfedvis.federation.door import in_units
+from dpfedvis.federation.private_map.density import cell_numbers
 from dpfedvis.mechanisms import Mechanism, PreparedRecords
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
 from dpfedvis.mechanisms.second_moments import SecondMoments
+from dpfedvis.numerics.exact import Integers
 from dpfedvis.numerics.kernels import Array
 
 _PAIRS = 0x50414952  # keeps canaries apart from every noise stream of the same seed
@@ -98,11 +101,10 @@ class Stage:
     records: Callable[[Array], Array]
     sent: Mapping[int, Array]
 
-    def upload(self, records: Array, round: int) -> Array:
-        """Return what a client with these records uploads, without noise."""
-        local = PreparedRecords.of(self.mechanism.prepare(self.records(records)), float(len(records)))
-        # What a stage shuffles are pairs of records, of which all but the canary are equal: any order will do.
-        return self.mechanism.message(local, self.sent[round], self.public, np.random.default_rng(0)).values
+    def total(self, records: Array, round: int) -> Integers:
+        """Return what a client with these records uploads, without noise, in cells of the event's grid."""
+        local = PreparedRecords(self.records(records), float(len(records)))
+        return exact_total(self.mechanism, self.public, local, self.sent[round])
 
 
 def stages(
@@ -111,7 +113,6 @@ def stages(
     seen: Sequence[Watched],
     public: PublicParameters,
     trajectory: Mapping[int, Array],
-    placement: Placement,
 ) -> dict[str, Stage]:
     """Work out each stage from public quantities: uploads, subspace, landmarks, map and grid.
 
@@ -129,18 +130,16 @@ def stages(
         Of single releases.
     trajectory : mapping of int to array of shape (n_y, d)
         Y after each round.
-    placement : Placement
-        How clients place their records.
     """
     features, published, feddl = public.features, estimator.published_map_, estimator.feddl_
     histogram, tau = ScaleHistogram(), estimator.tau_x
     if tau is None:
-        counts, noise = _averaged(seen, histogram.what)
-        tau = histogram.norm_bound(counts, noise, features)
+        counts, variance = _averaged(seen, histogram.what)
+        tau = histogram.norm_bound(counts, math.sqrt(variance), features)
     moments = Moments(tau_x=tau)
-    means, noise = _averaged(seen, moments.what)
-    clip = math.sqrt(moments.mean_squared_distance(means, noise**2) / 2)
-    second = SecondMoments(centre=published.subspace.centre, clip=clip)
+    means, variance = _averaged(seen, moments.what)
+    clip = math.sqrt(moments.mean_squared_distance(means, variance) / 2)
+    second = SecondMoments(centre=published.subspace.centre, clip=clip, norm=tau)
     once = {0: np.zeros((1, features))}
     before = {number + 1: Y for number, Y in {0: feddl.start, **trajectory}.items()}
     first: tuple[Mechanism, ...] = (moments, second) if estimator.tau_x is not None else (histogram, moments, second)
@@ -150,7 +149,7 @@ def stages(
         grid = estimator.density_.grid
 
         def cells(records: Array) -> Array:
-            return grid.cell(placement(published, records))[:, None].astype(np.float64)
+            return cell_numbers(grid.cell(published.place(records)), grid, None, ())
 
         counted = GridCounts(cells=grid.cells**2)
         found[counted.what] = Stage(counted, public, cells, once)
@@ -169,8 +168,6 @@ class PipelineModel:
         By the name of the upload.
     known : mapping of str to bool, optional
         Clients whose coins the adversary knows.
-    weight : float
-        What a client's upload counts for in what is seen: 1 by itself, ω_p in a sum.
     """
 
     def __init__(
@@ -179,10 +176,9 @@ class PipelineModel:
         names: Sequence[str],
         stages: dict[str, Stage],
         known: Mapping[str, bool] | None = None,
-        weight: float = 1.0,
     ) -> None:
         self.stages = stages
-        self._pairs, self._known, self._weight = pairs, dict(known or {}), weight
+        self.pairs, self._known = pairs, dict(known or {})
         self._places = {name: place for place, name in enumerate(names)}
         self._predicted: dict[tuple[str, str, int], Prediction] = {}
 
@@ -192,12 +188,14 @@ class PipelineModel:
         if key not in self._predicted:
             sides = self._known.get(event.client, True), self._known.get(event.client, False)
             inside, outside = (self._upload(event, inside=side) for side in sides)
-            self._predicted[key] = Prediction(inside, outside)
+            stage = self.stages[event.what]
+            relative = stage.mechanism.relative_noise(stage.public)
+            self._predicted[key] = Prediction(inside, outside, relative=relative)
         return self._predicted[key]
 
     def _upload(self, event: Event, *, inside: bool) -> Array:
-        records = self._pairs.client(self._places[event.client], inside=inside)
-        return self._weight * self.stages[event.what].upload(records, event.round or 0)
+        records = self.pairs.client(self._places[event.client], inside=inside)
+        return in_units(self.stages[event.what].total(records, event.round or 0), event)
 
 
 def noise_seen(runs: Iterable[tuple[Sequence[Watched], PipelineModel]]) -> dict[tuple[str, int], float]:
@@ -212,8 +210,10 @@ def noise_seen(runs: Iterable[tuple[Sequence[Watched], PipelineModel]]) -> dict[
         event, pairs = each.events[0], [model(event) for event in each.events]
         assert isinstance(event, GaussianRelease)
         # In a sum the coin of one client is open, and the others' differences are 0.
-        line = np.sum([pair.inside.astype(np.float64) - pair.outside for pair in pairs], axis=0)
+        line = np.sum([pair.whitened for pair in pairs], axis=0)
         residual = each.values - np.sum([pair.outside.astype(np.float64) for pair in pairs], axis=0)
+        if pairs[0].relative is not None:
+            residual = residual / pairs[0].relative
         length = float(np.vdot(line, line))
         along = float(np.vdot(residual, line)) ** 2 / length if length > 0 else 0.0
         key = (event.what, event.round or 0)
@@ -224,22 +224,28 @@ def noise_seen(runs: Iterable[tuple[Sequence[Watched], PipelineModel]]) -> dict[
 
 def restated(upload: Watched, noise: Mapping[tuple[str, int], float]) -> Watched:
     """Return the upload with the noise that was seen in place of what its events state."""
-    return Watched(tuple(_restated(event, noise) for event in upload.events), upload.values)
+    return Watched(tuple(_restated(event, noise) for event in upload.events), upload.integers)
 
 
 def _restated(event: Event, noise: Mapping[tuple[str, int], float]) -> Event:
     assert isinstance(event, GaussianRelease)
-    return replace(event, sigma=event.sigma * max(noise[event.what, event.round or 0], _NO_NOISE))
+    # An event on a grid has at least √12 cells of noise.
+    least = 4 * (event.grid or 0.0)
+    return replace(event, sigma=max(event.sigma * max(noise[event.what, event.round or 0], _NO_NOISE), least))
 
 
 def _averaged(seen: Sequence[Watched], what: str) -> tuple[Array, float]:
-    """Average of all clients in a single release, and the standard deviation of the noise in each value.
+    """Average of all clients in a single release, and the variance of the noise in each value.
 
-    Of uploads of single clients, or of the one weighted sum that is the average.
+    Of uploads of single clients, or of the one weighted sum that is the average. To the last bit as the server has it.
     """
     uploads = [each for each in seen if each.events[0].what == what]
     sigmas = [each.events[0].sigma for each in uploads if isinstance(each.events[0], GaussianRelease)]
-    return np.mean([each.values for each in uploads], axis=0), math.hypot(*sigmas) / len(uploads)
+    if len(uploads[0].events) > 1:
+        return uploads[0].values, sigmas[0] ** 2
+    weights = np.full(len(uploads), 1 / len(uploads))
+    average = np.average(np.stack([each.values for each in uploads]), axis=0, weights=weights)
+    return average, math.fsum((weight * sigma) ** 2 for weight, sigma in zip(weights, sigmas, strict=True))
 
 
 def _as_they_are(records: Array) -> Array:

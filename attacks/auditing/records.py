@@ -8,30 +8,41 @@ composition and ledger together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from accounting import Budget, Event, Ledger, PostProcessing, checks
+from accounting import Budget, Event, GaussianRelease, Ledger, PostProcessing, checks
 from accounting.errors import InvalidParameter
 from attacks.auditing.bounds import Claim
 from attacks.auditing.canaries import Scene, scene_for
 from attacks.auditing.evidence import Prediction, Seen, Watched, Watcher
+from attacks.auditing.findings import Checked
 from attacks.auditing.games import audit_uploads
+from attacks.auditing.ledger_checks import check_ledger
 from attacks.auditing.noise import Progress
+from attacks.auditing.noise_checks import check_noise, compare
+from attacks.auditing.predictions import exact_total
+from attacks.auditing.probes import check_moves, probing_records
+from attacks.auditing.references import check_sensitivity
+from attacks.auditing.residuals import Residual, residual
 from attacks.auditing.result import AuditResult
 from dpfedvis.data import FederatedData
 from dpfedvis.federation.callbacks import KeepLandmarks
+from dpfedvis.federation.door import in_units
 from dpfedvis.federation.feddl import FedDL, FedDLResult
 from dpfedvis.federation.noise_plan import HOME
 from dpfedvis.federation.round_log import Round
 from dpfedvis.mechanisms import HeuristicNoise, Mechanism, NoPerturbation, PreparedRecords, PublishedFedDL
+from dpfedvis.numerics.exact import Integers
 from dpfedvis.numerics.kernels import Array
 
 _COINS = 0x52454331  # keeps the coins apart from every noise stream of the same seed
 _AT_LEAST = 20
+_TWINS = 40  # clients of short runs to compare with
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +70,7 @@ class RecordAudit:
         Kernel width.
     scene : Scene, optional
         By default the worst case known for the mechanism.
-    noise : {"seeded", "system", "discrete"}
+    noise : {"seeded", "discrete"}
     seed : int
     confidence : float
         Of each bound.
@@ -76,7 +87,7 @@ class RecordAudit:
     landmarks: int = 2
     gamma: float = 1.0
     scene: Scene | None = None
-    noise: Literal["seeded", "system", "discrete"] = "seeded"
+    noise: Literal["seeded", "discrete"] = "seeded"
     seed: int = 0
     confidence: float = 0.95
     delta: float = 1e-5
@@ -116,36 +127,23 @@ class RecordAudit:
             landmarks=self.landmarks,
             seed=self.seed,
         )
-        tossed = np.random.default_rng([self.seed, _COINS]).random(self.games) < 0.5
-        fed = FederatedData([scene.client(game, inside=bool(coin)) for game, coin in enumerate(tossed)])
-        watcher, kept = Watcher(), KeepLandmarks()
-        config = FedDL(
-            landmarks=len(scene.landmarks),
-            mechanism=mechanism,
-            budget=budget,
-            rounds=self.rounds,
-            local_steps=self.local_steps,
-            gamma=scene.kernel,
-            start=scene.landmarks,
-            projection=Still(scene.landmarks),
-            noise=self.noise,
-            seed=self.seed,
-        )
-        result = config.run(fed, callbacks=[kept, self._show(mechanism)], witness=watcher)
-        seen: Sequence[Seen] = watcher.seen
+        if budget is not None and budget.unit == "client":
+            scene = replace(scene, whole=True)
+        played = self._play(mechanism, budget, scene)
+        result = played.result
+        seen: Sequence[Seen] = played.seen
         if mechanism.protection == "home":
-            seen = recovered(watcher.seen, result.ledger, scene.landmarks)
-        predict = Model(mechanism, scene, result, {0: result.start, **kept.kept})
-        return audit_uploads(
+            seen = recovered(played.seen, result.ledger, scene.landmarks)
+        audited = audit_uploads(
             seen,
-            predict,
-            {client.name: bool(coin) for client, coin in zip(fed.clients, tossed, strict=True)},
+            played.model,
+            played.coins,
             Claim.of_ledger(result.ledger, delta),
             confidence=self.confidence,
             title=f"{mechanism.name}, with records",
             description=(
-                "every upload and the server's Y; all records but one of each client are known. "
-                f"A canary is one of {scene.note}."
+                f"every upload and the server's Y; all {'others' if scene.whole else 'records but one of each client'} "
+                f"are known. A canary is {'a client of ' if scene.whole else ''}one of {scene.note}."
             ),
             facts={
                 "level": "records",
@@ -159,6 +157,58 @@ class RecordAudit:
                 "seed": self.seed,
             },
         )
+        return audited if budget is None else audited.checked(self._checks(played, budget))
+
+    def _play(self, mechanism: Mechanism, budget: Budget | None, scene: Scene) -> RecordRun:
+        """Run FedDL with a canary at each client."""
+        tossed = np.random.default_rng([self.seed, _COINS]).random(self.games) < 0.5
+        fed = FederatedData([scene.client(game, inside=bool(coin)) for game, coin in enumerate(tossed)])
+        watcher, kept = Watcher(), KeepLandmarks()
+        config = FedDL(
+            landmarks=len(scene.landmarks),
+            mechanism=mechanism,
+            budget=budget,
+            rounds=self.rounds,
+            local_steps=self.local_steps,
+            gamma=scene.kernel,
+            start=scene.landmarks,
+            tau_x=self._norm(mechanism, scene),
+            projection=Still(scene.landmarks),
+            noise=self.noise,
+            seed=self.seed,
+        )
+        result = config.run(fed, callbacks=[kept, self._show(mechanism)], witness=watcher)
+        model = Model(mechanism, scene, result, {0: result.start, **kept.kept})
+        coins = {client.name: bool(coin) for client, coin in zip(fed.clients, tossed, strict=True)}
+        return RecordRun(watcher.seen, model, coins, result, scene)
+
+    def _checks(self, played: RecordRun, budget: Budget) -> list[Checked]:
+        """Check noise and ledger, and compare with two short runs: of another seed, and of the system's noise."""
+        mechanism, result = played.model.mechanism, played.result
+        short = replace(self, games=min(self.games, _TWINS), progress=None)
+        others = {
+            "runs of two seeds": replace(short, seed=self.seed + 1, noise="seeded"),
+            "a run and one of the system's noise": replace(short, noise="discrete"),
+        }
+        noises = played.noises
+        compared = [
+            compare(noises, each._play(mechanism, budget, played.scene).noises, said) for said, each in others.items()
+        ]
+        rounds = {mechanism.what: len(result.trace)}
+        return [
+            *check_ledger(played.seen, result.ledger, budget, budget.delta, rounds),
+            *played.stated(budget),
+            *played.moved(self.seed),
+            *check_noise(noises),
+            *compared,
+        ]
+
+    def _norm(self, mechanism: Mechanism, scene: Scene) -> float | None:
+        """Return a public norm for the grid of the records, where one is needed: it saves the release of one."""
+        if not (mechanism.protection == "upload" and (mechanism.needs_norm or self.local_steps > 1)):
+            return None
+        points = np.concatenate([scene.inside, scene.outside, scene.rest, scene.landmarks])
+        return 2 * float(np.linalg.norm(points, axis=1).max())
 
     def _show(self, mechanism: Mechanism) -> _Progress:
         return _Progress(self.progress, mechanism.uploads(self.rounds))
@@ -174,6 +224,73 @@ class _Progress:
     def __call__(self, done: Round, Y: Array) -> None:
         if self.progress is not None:
             self.progress(done.number, self.rounds)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordRun:
+    """One run, with everything that its server sees.
+
+    Parameters
+    ----------
+    seen : list of Watched
+    model : Model
+    coins : dict of str to bool
+    result : FedDLResult
+    scene : Scene
+    """
+
+    seen: list[Watched]
+    model: Model
+    coins: dict[str, bool]
+    result: FedDLResult
+    scene: Scene
+
+    @property
+    def noises(self) -> list[Residual]:
+        """The noise of every protected upload, or of the canary at home."""
+        seen = self.seen
+        if self.model.mechanism.protection == "home":
+            homes = [client.home for client in self.result.clients]
+            seen = [Watched((home.event,), home.values[0]) for home in homes]
+        found = [residual(each, self.model, self.coins, self._unit(each)) for each in seen]
+        return [each for each in found if each is not None]
+
+    def stated(self, budget: Budget) -> list[Checked]:
+        """Check the sensitivities that the ledger states."""
+        mechanism, public = self.model.mechanism, self.result.public
+        plans = {client.plan.name: client.plan for client in self.result.clients}
+        whole = budget.unit == "client" and mechanism.additive(public)
+        found = []
+        for event in self._first:
+            plan = plans[event.client]
+            records = 1.0 if budget.unit == "client" else plan.denominator
+            weight = plan.weight if mechanism.trust != "local" else 1.0
+            rounded = math.prod(mechanism.shape(public)) if whole else None
+            found.append(check_sensitivity(event, mechanism, public, records, weight, rounded))
+        return found
+
+    def moved(self, seed: int) -> list[Checked]:
+        """Check how far any record moves the first upload of the first client."""
+        scene, mechanism = self.scene, self.model.mechanism
+        points = np.concatenate([scene.inside[:1], scene.outside[:1], scene.landmarks[:1]])
+        others = [scene.rest.astype(np.float32)]
+        if scene.whole or not self._first:
+            return []  # the canaries are whole clients
+        event, relative = self._first[0], mechanism.relative_noise(self.result.public)
+        probes = probing_records(points, seed)
+        return [check_moves(lambda records: self.model.total(event, records), probes, others, event, relative)]
+
+    @property
+    def _first(self) -> list[GaussianRelease]:
+        """The first protected release of each client."""
+        known: dict[str, GaussianRelease] = {}
+        for event in self.result.ledger.events():
+            if isinstance(event, GaussianRelease) and event.what in (self.model.mechanism.what, HOME):
+                known.setdefault(event.client, event)
+        return list(known.values())
+
+    def _unit(self, upload: Watched) -> str | None:
+        return None if len(upload.events) == 1 else "sum"
 
 
 class Model:
@@ -192,7 +309,7 @@ class Model:
     def __init__(
         self, mechanism: Mechanism, scene: Scene, result: FedDLResult, trajectory: Mapping[int, Array]
     ) -> None:
-        self._mechanism, self._scene, self._setting = mechanism, scene, result.public
+        self.mechanism, self._scene, self._setting = mechanism, scene, result.public
         self._exact, self._beta = _without_noise(mechanism)
         self._trajectory = trajectory
         self._plans = {client.plan.name: client.plan for client in result.clients}
@@ -204,20 +321,28 @@ class Model:
         key = (game, event.round)
         if key not in self._known:
             inside, outside = (self._one(event, game, inside=side) for side in (True, False))
-            self._known[key] = Prediction(inside, outside, self._scale(inside), self._scale(outside))
+            relative = self.mechanism.relative_noise(self._setting)
+            self._known[key] = Prediction(inside, outside, self._scale(inside), self._scale(outside), relative)
         return self._known[key]
 
     def _one(self, event: Event, game: int, *, inside: bool) -> Array:
-        records = self._mechanism.prepare(self._scene.client(game, inside=inside).astype(np.float32))
-        if event.what == HOME:
-            canary: Array = records[0]
-            return canary
-        plan = self._plans[event.client]
-        Y = self._trajectory[(event.round or 1) - 1]
-        local = PreparedRecords.of(records, plan.denominator)
+        records = self._scene.client(game, inside=inside).astype(np.float32)
+        if isinstance(event, GaussianRelease):
+            return in_units(self.total(event, records), event)
+        Y, plan = self._trajectory[(event.round or 1) - 1], self._plans[event.client]
+        local = PreparedRecords(self.mechanism.prepare(records), plan.denominator)
         # The exact parts draw nothing; a batch of all records is the same in any order.
         values = self._exact.message(local, Y, self._setting, np.random.default_rng(0)).values
         return values if event.trust == "local" else plan.weight * values
+
+    def total(self, event: Event, records: Array) -> Integers:
+        """Return the integers that a client with these records would get its noise on; of the canary alone at home."""
+        if event.what == HOME:
+            canary: Integers = self.mechanism.at_home(records, self._setting)[0]
+            return canary
+        plan = self._plans[event.client]
+        Y = self._trajectory[(event.round or 1) - 1]
+        return exact_total(self.mechanism, self._setting, PreparedRecords(records, plan.denominator), Y, plan)
 
     def _scale(self, values: Array) -> float:
         return self._beta * float(np.std(values, dtype=np.float64))
@@ -230,7 +355,8 @@ def recovered(seen: Sequence[Watched], ledger: Ledger, landmarks: Array) -> list
     """
     home = {event.client: event for event in ledger.events(what=HOME)}
     first = [each for each in seen if isinstance(each.events[0], PostProcessing) and each.events[0].round == 1]
-    return [Watched((home[each.events[0].client],), invert(each.values, landmarks)) for each in first]
+    found = [(home[each.events[0].client], invert(each.values, landmarks)) for each in first]
+    return [Watched((event,), record / _grid(event)) for event, record in found]
 
 
 def invert(gradient: Array, landmarks: Array) -> Array:
@@ -244,6 +370,11 @@ def invert(gradient: Array, landmarks: Array) -> Array:
     across = np.eye(rows.shape[1]) - directions[:, :, None] * directions[:, None, :]
     point: Array = np.linalg.solve(across.sum(axis=0), np.einsum("ijk,ik->j", across, landmarks))
     return point
+
+
+def _grid(event: Event) -> float:
+    assert isinstance(event, GaussianRelease)
+    return event.grid or 1.0
 
 
 def _without_noise(mechanism: Mechanism) -> tuple[Mechanism, float]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from accounting.rounding import rounded_down, rounded_up
 from attacks.auditing.bounds import Claim
+from attacks.auditing.findings import ALARM, Checked, Finding, joined
 from dpfedvis.numerics.files import write_text
 from dpfedvis.reporting.drawing import svg
 from dpfedvis.reporting.rendering import render_markdown
@@ -96,6 +98,10 @@ class AuditResult:
         What the adversary saw, and what a canary is here.
     proof : str
         What shows without any chance that the claim is wrong, as a sentence; empty if nothing does.
+    tests : int
+        Tests of noise and ledger beside the games; see `attacks.auditing.findings`.
+    findings : tuple of Finding
+        What they found, beyond chance.
     facts : dict
         Numbers of the run, ready for JSON; ``reach`` is the canaries' distance over the stated sensitivity.
     scores_in, scores_out : array of shape (games_in,), (games_out,)
@@ -110,6 +116,8 @@ class AuditResult:
     counts: Guesses
     seen: str
     proof: str = ""
+    tests: int = 0
+    findings: tuple[Finding, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
     scores_in: Scores = field(default_factory=lambda: np.empty(0), repr=False)
     scores_out: Scores = field(default_factory=lambda: np.empty(0), repr=False)
@@ -134,7 +142,7 @@ class AuditResult:
         """
         if not self.claim.exists:
             return "no claim"
-        if self.proof or self.beyond_chance > self.claim.epsilon:
+        if self.proof or self.findings or self.beyond_chance > self.claim.epsilon:
             return "violated"
         return "suspect" if self.lower_bound > self.claim.epsilon else "consistent"
 
@@ -144,10 +152,16 @@ class AuditResult:
         if not self.claim.exists:
             found = rounded_down(self.lower_bound)
             return f"No claim to audit; lower bound found: ε ≥ {found} at δ = {self.claim.delta:g}."
+        contradicted = self.findings[0].words if self.findings else ""
         return (
-            f"{self.proof or _MEANING[self.verdict]} Claimed ε = {rounded_up(self.claim.epsilon)}, certified "
-            f"ε ≥ {rounded_down(self.lower_bound)} at δ = {self.claim.delta:g}."
+            f"{self.proof or contradicted or _MEANING[self.verdict]} Claimed ε = {rounded_up(self.claim.epsilon)}, "
+            f"certified ε ≥ {rounded_down(self.lower_bound)} at δ = {self.claim.delta:g}."
         )
+
+    def checked(self, parts: Iterable[Checked]) -> AuditResult:
+        """Return the result with what further checks found; all of them share one false alarm rate, `ALARM`."""
+        tests, findings = joined(parts)
+        return replace(self, tests=tests, findings=findings, alarm=self.alarm + ALARM)
 
     def bound(self, method: str) -> LowerBound:
         """Return the bound of this method."""
@@ -169,6 +183,8 @@ class AuditResult:
             "alarm": self.alarm,
             "beyond_chance": self.beyond_chance,
             "proof": self.proof,
+            "tests": self.tests,
+            "findings": [dict(vars(each)) for each in self.findings],
             "bounds": {
                 each.method: {
                     "epsilon": each.epsilon,

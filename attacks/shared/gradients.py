@@ -139,7 +139,7 @@ class Contribution:
     ----------
     kernel : Kernel
     clip : float, optional
-        Largest norm of the matrix with rows w(x, y_i)(x − y_i)/γ̄, as in `dpfedvis.numerics.mmd.clipped_data_gradient`.
+        Largest norm of the matrix with rows w(x, y_i)(x − y_i)/γ̄, as in `dpfedvis.numerics.exact_sums.kernel_pulls`.
     """
 
     kernel: Kernel

@@ -84,7 +84,7 @@ class Limit:
                 by_client[event.client].append(event)
         twice = any(event.adjacency == "add-remove" for events in by_client.values() for event in events)
         totals = distinct(Composition(events) for events in by_client.values())
-        inexact = [total for total in totals if total.sampled or total.discrete]
+        inexact = [total for total in totals if total.sampled]
         if any(total.unprotected for total in totals) or (twice and inexact):
             return cls(math.inf, math.inf, delta)
         mu = (2 if twice else 1) * max((total.total_mu for total in totals if total not in inexact), default=0.0)

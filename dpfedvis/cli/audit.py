@@ -23,14 +23,17 @@ example:
 
 Level noise puts thousands of canaries of the stated sensitivity into the noise path of one run. It finds too little
 noise, reused noise and releases that were not counted. Level records runs FedDL with one worst-case record at each of
-many clients. It also finds wrong sensitivities and clipping. Level pipeline fits end-to-end private maps, whose
-landmarks the mechanism learns, and audits all their stages as one mechanism. The same games are a membership attack,
-whose rates are compared with the most that the guarantee allows. With --out it also writes the privacy statement of
-such a run, with both results. --run does the same with the settings of a finished run, and adds the result to its
-statement; the run's data are not used. With trust aggregate every game is a run of its own, about a fifth of a second.
-A lower bound above the claim shows that the claim is wrong. The exit code is 1 if chance cannot explain it, or cannot
-explain that more guesses are right than the guarantee allows (a false alarm at most twice in a thousand). A bound below
-the claim shows only what this adversary could certify.
+many clients. It also finds wrong sensitivities and clipping, and noise from a fixed seed. Level pipeline fits
+end-to-end private maps, whose landmarks the mechanism learns, and audits all their stages as one mechanism. The same
+games are a membership attack, whose rates are compared with the most that the guarantee allows. With --out it also
+writes the privacy statement of such a run, with both results. --run does the same with the settings of a finished run,
+and adds the result to its statement; the run's data are not used. With trust aggregate every game is a run of its own,
+about a fifth of a second.
+A lower bound above the claim shows that the claim is wrong. Every level also takes the exact total off each upload and
+tests what is left: is it the stated noise, in every value, fresh in every round, client and run? Are all releases in
+the ledger, on their grid, with a sensitivity that no record exceeds? The exit code is 1 if chance cannot explain a
+bound above the claim, a failed test, or more right guesses than the guarantee allows (false alarms: 1 in 1,000, 1 in
+10,000 and 1 in 1,000). A bound below the claim shows only what this adversary could certify.
 """
 _LEVELS = ("noise", "records")
 _PIPELINE = "pipeline"
@@ -62,7 +65,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--clip", type=float, help="clipping norm of clipped, as a fraction of the largest (0.5)")
     parser.add_argument("--beta", type=float, help="β of heuristic (1) and published (0)")
     parser.add_argument("--frequencies", type=int, help="frequencies of mean-embedding (1000)")
-    parser.add_argument("--noise", help=f"seeded, system or discrete ({_NOISE})")
+    parser.add_argument("--noise", help=f"seeded or discrete ({_NOISE})")
     parser.add_argument("--confidence", type=float, default=0.95, help="of each lower bound (0.95)")
     parser.add_argument("--seed", type=int, default=0, help="of coins and seeded noise (0)")
     parser.add_argument("--out", metavar="FOLDER", help="for page, figure and JSON of each audit")

@@ -60,7 +60,7 @@ def audit_run(arguments: argparse.Namespace, bar: Callable[[str, str], Any]) -> 
     level = PipelineAudit(
         **{name: getattr(arguments, name) for name in _GAMES},
         rounds=config.rounds,
-        noise=config.noise,
+        noise=config.noise or "seeded",
         scale=config.tau_x is None,
         density=config.recipe.density,
         shares=config.tables.get(PRIVATE_MAP, {}).get("shares"),

@@ -93,12 +93,13 @@ def describe(dataset: "Dataset") -> dict[str, Any]:
     if dataset.groups is not None:
         sizes = np.unique(dataset.groups, return_counts=True)[1]
         groups = {"count": len(sizes), "smallest": int(sizes.min()), "largest": int(sizes.max())}
-    counts = [] if dataset.y is None else np.bincount(dataset.y, minlength=len(dataset.class_names)).tolist()
+    y, class_names = dataset.numbered()
+    counts = [] if y is None else np.bincount(y, minlength=len(class_names)).tolist()
     return {
         "name": dataset.name,
         "records": X.shape[0],
         "features": X.shape[1],
-        "classes": dict(zip(dataset.class_names, counts, strict=True)),
+        "classes": dict(zip(class_names, counts, strict=True)),
         "values": [float(np.nanmin(X)), float(np.nanmax(X))] if known else None,
         "public_range": None if dataset.feature_range is None else list(dataset.feature_range),
         "missing": missing,

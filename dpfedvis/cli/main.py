@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 import dpfedvis
 from accounting.errors import AccountingError
-from dpfedvis.cli import attack, audit, bounds, calibrate, data, demo, report, reproduce, run, sweep
+from dpfedvis.cli import attack, audit, bounds, calibrate, data, demo, report, reproduce, run, statement, sweep
 from dpfedvis.cli.common import (
     refuse_bad_outputs,
     refuse_closed_output,
@@ -26,7 +26,7 @@ from dpfedvis.cli.common import (
 from dpfedvis.cli.settings_flags import LateParser
 from dpfedvis.errors import DpfedvisError
 
-_COMMANDS = (run, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo)
+_COMMANDS = (run, statement, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo)
 
 _EPILOG = """\
 examples:

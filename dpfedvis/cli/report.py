@@ -13,7 +13,7 @@ example:
   dpfedvis report --run runs/fourth
 
 dpfedvis run writes report.html; this command rewrites it, with figures/, from the folder alone. Scores and labels of
-records are shown for simulations only (see dpfedvis run --help).
+records are shown for simulations that have them only (see dpfedvis run --help).
 """
 
 

@@ -28,8 +28,16 @@ In a TOML file a setting of a mechanism or a map may stand in a table of its nam
 The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
 statement.md and .json, uploads/ (what was released), provenance.json, report.html (a page about the run) and figures/;
 with --density also density.npz and density.png. With release none the map is that of the published anchors. The
-folder holds no record. A run with seeded noise is a simulation: it also writes scores and the place and label of every
-record to simulation/, which nobody has in a real federation. --no-evaluate leaves that out, and so does real noise.
+folder holds no record. A run with seeded noise is a simulation: the noise can be taken off. For built-in data it also
+writes scores and the place and label of every record to simulation/, which nobody has in a real federation;
+--no-evaluate leaves that out, and so does real noise.
+
+A file of your own gets real noise, unless you ask for --noise seeded, and simulation/ only with --noise seeded
+--evaluate. Its classes are those that you name, in your words (--classes benign,malignant); all other labels count as
+"other". Its runs with real noise add up in a ledger of these records, by the file's path, in the folder
+$XDG_STATE_HOME/dpfedvis/ledgers (else ~/.local/state/dpfedvis/ledgers): each run says its own ε and that of all of
+them. --lifetime-epsilon keeps all runs on these records within a budget. "dpfedvis statement" prints what a run, or
+such a ledger, comes to.
 
 Resume a run that was interrupted after its first release, by Ctrl-C (exit code 130) or a crash, with
 "dpfedvis run --out FOLDER --resume". It needs the same data and keeps its settings; only those that draw may change
@@ -37,6 +45,9 @@ Resume a run that was interrupted after its first release, by Ctrl-C (exit code 
 spent twice. Until the run is finished, FOLDER.unfinished holds what its clients keep at home: uploads that are not
 released yet, and records as input perturbation left them. Do not publish it; it is deleted at the end.
 """
+
+
+_NO_SETTINGS = ("out", "views", "config", "json", "run", "resume", "ledger", "lifetime_epsilon")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -55,6 +66,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--config", metavar="FILE.toml", help="settings by name; flags win over them")
     parser.add_argument("--views", metavar="FOLDER", help="draw each client's private view of a private map there; not "
                         "in the run's folder, for views show records")  # fmt: skip
+    parser.add_argument("--ledger", metavar="FILE", help="ledger for all runs with real noise on these records "
+                        "(for a file of yours, one in the state folder)")  # fmt: skip
+    parser.add_argument("--lifetime-epsilon", metavar="NUMBER", type=float, help="ε that all runs on these records may "
+                        "spend together; it stays with their ledger")  # fmt: skip
     parser.add_argument("--json", action="store_true", default=False, help="print a summary as JSON")
     parser.late = add_settings
     parser.set_defaults(run=run)
@@ -82,6 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
             show=show,
             resume=arguments.resume,
             changed=None if hasattr(arguments, "config") else flagged(arguments),
+            ledger=getattr(arguments, "ledger", None),
+            lifetime_epsilon=getattr(arguments, "lifetime_epsilon", None),
         )
     finally:
         bar.close()
@@ -95,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def flagged(arguments: argparse.Namespace) -> list[str]:
     """Return the names of the settings that were given as flags."""
-    return [name for name in vars(arguments) if name not in ("out", "views", "config", "json", "run", "resume")]
+    return [name for name in vars(arguments) if name not in _NO_SETTINGS]
 
 
 def config_of(arguments: argparse.Namespace, stored: Mapping[str, Any]) -> RunConfig:
@@ -125,5 +142,7 @@ def _page(done: Run, summary: dict[str, Any]) -> str:
     ]
     if choices:
         lines.append(f"chosen, since not given: {choices}")
+    if done.statement.words["all_runs"]:
+        lines.append(done.statement.words["all_runs"])
     lines.append(f"{done.folder}: {', '.join(summary['files'])}")
     return "\n".join(lines)

@@ -143,7 +143,7 @@ def _members(hint: Any) -> list[Any]:
 
 
 def _listed(kind: Any) -> Callable[[str], tuple[Any, ...]]:
-    return lambda text: tuple(kind(part) for part in text.split(","))
+    return lambda text: tuple(kind(part.strip()) for part in text.split(","))
 
 
 def _pairs(text: str) -> dict[str, float]:

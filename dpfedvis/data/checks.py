@@ -44,8 +44,8 @@ def read_only(a: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
-def as_matrix(X: ArrayLike, what: str) -> NDArray[Any]:
-    """Return X as a numeric array of shape (n, m) with n, m >= 1, without copying if possible."""
+def as_matrix(X: ArrayLike, what: str, least: int = 1) -> NDArray[Any]:
+    """Return X as a numeric array of shape (n, m) with n >= least and m >= 1, without copying if possible."""
     try:
         a = np.asarray(X)
     except ValueError as error:  # rows of different lengths
@@ -54,7 +54,7 @@ def as_matrix(X: ArrayLike, what: str) -> NDArray[Any]:
         raise InvalidData(f"{what} holds values of type {a.dtype}; features must be numbers")
     if a.ndim != 2:
         raise InvalidData(f"{what} must be 2-D (records by features), got shape {a.shape}")
-    if a.shape[0] < 1:
+    if a.shape[0] < least:
         raise InvalidData(f"{what} has no records")
     if a.shape[1] < 1:
         raise InvalidData(f"{what} has no features")

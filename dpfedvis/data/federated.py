@@ -1,6 +1,7 @@
 """Records at P clients: the input of every federated run."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from math import isfinite
 from typing import Any, Self
@@ -22,7 +23,7 @@ from dpfedvis.data.checks import (
 from dpfedvis.data.errors import InvalidData
 from dpfedvis.data.partitions import deal_groups
 from dpfedvis.data.partitions import partition as parse_partition
-from dpfedvis.data.records import ClientRecords, Dataset, RecordIndex, pooled_index
+from dpfedvis.data.records import ClientRecords, Dataset, Origin, RecordIndex, name_labels, pooled_index
 
 DEFAULT_CLIENTS = 10
 
@@ -33,6 +34,7 @@ class FederatedData:
     Parameters
     ----------
     X : sequence of P arrays of shape (n_p, m)
+        A client may have no record: where n_p is private, to refuse it would tell so.
     y : sequence of P arrays of shape (n_p,), optional
     names : sequence of P str, optional
         Default ``client-0``, ``client-1``, ...
@@ -40,13 +42,15 @@ class FederatedData:
     missing : {"refuse", "client-mean", "public-value"}
         What to do with NaN. ``client-mean`` takes the column's mean over the same client's records; a value
         from other clients would be a release outside the budget. Replacing one record then also changes
-        the filled values of others, so no *record-level* sensitivity holds if `imputed` is not zero.
+        the filled values of others, so no *record-level* sensitivity holds, and no budget is accepted.
         ``public-value`` fills with `fill` and keeps records independent.
     fill : float
         Used by ``public-value``, and by ``client-mean`` for a column in which the client has no value.
         It must be public, not computed from the data.
     bounds : (float, float), optional
         Public range of every feature, such as (0, 1) for pixels; not computed from the data.
+    class_names : sequence of str
+        Public names of the labels 0, 1, …; without them a label is its own name.
 
     Notes
     -----
@@ -64,6 +68,7 @@ class FederatedData:
         missing: Missing = "refuse",
         fill: float = 0.0,
         bounds: tuple[float, float] | None = None,
+        class_names: Sequence[str] = (),
     ) -> None:
         kind = check_dtype(dtype)
         check_missing(missing)
@@ -76,7 +81,7 @@ class FederatedData:
             raise InvalidData(f"{len(X)} clients and {len(y)} label arrays")
         clients: list[ClientRecords] = []
         for p, (title, part) in enumerate(zip(titles, X, strict=True)):
-            raw = as_matrix(part, title)
+            raw = as_matrix(part, title, least=0)
             if clients and raw.shape[1] != clients[0].X.shape[1]:
                 raise InvalidData(f"{title} has {raw.shape[1]} features and {titles[0]} has {clients[0].X.shape[1]}")
             labels = None if y is None else read_only(as_labels(y[p], len(raw), title))
@@ -86,6 +91,9 @@ class FederatedData:
         self._missing: Missing = missing
         self._index = pooled_index(self.records, np.arange(self.n_records, dtype=np.int64))
         self._bounds = check_bounds(bounds)
+        self._class_names = tuple(map(str, class_names))
+        self._origin: Origin = "memory"
+        self._dealt: str | None = None
 
     @classmethod
     def split(
@@ -101,6 +109,7 @@ class FederatedData:
         missing: Missing = "refuse",
         fill: float = 0.0,
         bounds: tuple[float, float] | None = None,
+        class_names: Sequence[str] = (),
     ) -> Self:
         """Split one table of records among clients.
 
@@ -115,7 +124,7 @@ class FederatedData:
         seed : int or numpy.random.Generator
         groups : array of shape (n,), optional
             Rows with the same value stay together at one client.
-        dtype, missing, fill, bounds
+        dtype, missing, fill, bounds, class_names
             As for `FederatedData`; missing values are filled after the split.
 
         Returns
@@ -140,8 +149,10 @@ class FederatedData:
             missing=missing,
             fill=fill,
             bounds=bounds,
+            class_names=class_names,
         )
         fed._index = pooled_index(fed.records, np.concatenate(rows))
+        fed._dealt = how.spec if how.deal is not None else None
         return fed
 
     @classmethod
@@ -170,7 +181,7 @@ class FederatedData:
         FederatedData
         """
         low, high = dataset.feature_range or (0.0, 0.0)
-        return cls.split(
+        fed = cls.split(
             dataset.X,
             dataset.y,
             clients,
@@ -181,7 +192,10 @@ class FederatedData:
             missing=dataset.missing,
             fill=(low + high) / 2,
             bounds=dataset.feature_range,
+            class_names=dataset.class_names,
         )
+        fed._origin = dataset.origin
+        return fed
 
     @property
     def clients(self) -> tuple[ClientRecords, ...]:
@@ -228,6 +242,25 @@ class FederatedData:
         """Number of filled values of each client."""
         return tuple(client.imputed for client in self._clients)
 
+    @property
+    def origin(self) -> Origin:
+        """Where the records come from: arrays in memory, the catalogue, or a file of the user's."""
+        return self._origin
+
+    @property
+    def dealt_by_label(self) -> str | None:
+        """The partition, if labels decided who got which record; sizes of clients then tell of labels."""
+        return self._dealt
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Public names of the labels 0, 1, …; empty if a label is its own name."""
+        return self._class_names
+
+    def labels_of(self, client: ClientRecords) -> NDArray[np.str_] | None:
+        """Return a client's labels by name, shape (n_p,)."""
+        return None if client.y is None else name_labels(client.y, self._class_names)
+
     def pooled(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """Return all records in one table, for evaluation only.
 
@@ -257,12 +290,7 @@ class FederatedData:
         """
         if not (isfinite(tau) and tau > 0):
             raise InvalidData(f"tau must be positive and finite, got {tau}")
-        clipped = object.__new__(type(self))
-        clipped._clients = tuple(replace(client, X=clip_rows(client.X, tau)) for client in self._clients)
-        clipped._missing = self._missing
-        clipped._bounds = self._bounds
-        clipped._index = self._index
-        return clipped
+        return self._with([replace(client, X=clip_rows(client.X, tau)) for client in self._clients])
 
     def transformed(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> Self:
         """Return a copy in which every client has applied a public function to its records.
@@ -277,11 +305,32 @@ class FederatedData:
         FederatedData
             Same clients, names, labels and index; no feature bounds.
         """
-        made = object.__new__(type(self))
-        made._clients = tuple(replace(client, X=read_only(function(client.X))) for client in self._clients)
-        made._missing = self._missing
+        made = self._with([replace(client, X=read_only(function(client.X))) for client in self._clients])
         made._bounds = None
-        made._index = self._index
+        return made
+
+    def with_neutral_names(self) -> Self:
+        """Return a copy whose clients are called client-0, client-1, …: where who takes part is private."""
+        names = _client_names(self.n_clients, None)
+        return self._with([replace(each, name=name) for each, name in zip(self._clients, names, strict=True)])
+
+    def shuffled(self, seed: int) -> Self:
+        """Return a copy with the clients in a public random order, which tells nothing of them.
+
+        Parameters
+        ----------
+        seed : int
+        """
+        order = np.random.default_rng(seed).permutation(self.n_clients).tolist()
+        made = self._with([self._clients[p] for p in order])
+        rows = np.concatenate([self._index.rows[self._index.slices[p]] for p in order])
+        made._index = pooled_index(made.records, rows)
+        return made
+
+    def _with(self, clients: Sequence[ClientRecords]) -> Self:
+        """Return a copy with other clients."""
+        made = copy(self)
+        made._clients = tuple(clients)
         return made
 
     def __repr__(self) -> str:

@@ -22,7 +22,7 @@ from dpfedvis.data.errors import (
 )
 from dpfedvis.data.files import RawTable, read
 from dpfedvis.data.openml import fetch, save, unavailable
-from dpfedvis.data.records import Dataset
+from dpfedvis.data.records import Dataset, name_labels, number_labels
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def load(
 
     Names are ``digits`` (carried by scikit-learn), ``mnist``, ``fashion-mnist``, ``coil20`` and
     ``mice-protein``: searched in ``$DPFEDVIS_DATA``, then in the cache, then fetched from OpenML.
-    Their pixels are scaled to [0, 1]; your own files are not scaled.
+    Their pixels are scaled to [0, 1]; your own files are not scaled, and their labels stay text.
 
     Parameters
     ----------
@@ -143,7 +143,12 @@ def _dataset(
             empty = int(np.isin(np.char.lower(column), ["", "nan"]).sum())
             if empty:
                 raise InvalidData(f"{name} has {empty} records with a missing {what}")
-    y, class_names = _codes(labels, table.class_names, name)
+    y: NDArray[Any] | None
+    class_names: tuple[str, ...] = ()
+    if entry is not None:
+        y, class_names = _codes(labels, table.class_names, name)
+    else:
+        y = None if labels is None else name_labels(labels, table.class_names or ())
     if records is not None:
         if not 1 <= records <= len(raw):
             raise InvalidData(f"records must be between 1 and {len(raw)} for {name}, got {records}")
@@ -166,6 +171,7 @@ def _dataset(
         sha256=origin.sha256,
         missing=missing,
         licence="not known" if entry is None else entry.licence,
+        origin="file" if entry is None else "built-in",
     )
 
 
@@ -181,20 +187,14 @@ def _scaled(raw: NDArray[Any], scale: float) -> NDArray[Any]:
 def _codes(
     labels: NDArray[Any] | None, given: tuple[str, ...] | None, name: str
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...]]:
-    """Number the classes from 0, in order; numbers written as text sort as numbers."""
+    """Number the classes of a built-in data set from 0, in the order of their public names."""
     if labels is None:
         return None, ()
     if given is not None and labels.dtype.kind in "iu":
         if labels.min() < 0 or labels.max() >= len(given):
             raise InvalidData(f"{name} has labels outside its {len(given)} class names")
         return labels.astype(np.int64), given
-    values, codes = np.unique(labels, return_inverse=True)
-    names = [str(value) for value in values]
-    try:
-        order = np.argsort([float(text) for text in names], kind="stable")
-    except ValueError:
-        return codes.astype(np.int64), tuple(names)
-    return np.argsort(order)[codes].astype(np.int64), tuple(names[i] for i in order)
+    return number_labels(labels)
 
 
 def _array_sha256(a: NDArray[Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from accounting import Budget, Ledger, UnprotectedReleaseError
+from accounting import Budget, Ledger, UnprotectedReleaseError, checks
 from accounting.errors import InvalidParameter
 from accounting.statement import Statement, state
 from dpfedvis.data import FederatedData
@@ -22,9 +23,10 @@ from dpfedvis.estimators.settings import LANDMARKS, EstimatorSettings, draws
 from dpfedvis.federation import Client, ClientPlan, Outbox, Streams, Upload, Witness
 from dpfedvis.federation.checkpoint import claim, digest
 from dpfedvis.federation.feddl import Callback, FedDL, FedDLResult
+from dpfedvis.federation.noise_plan import Extra
 from dpfedvis.federation.preparation import refuse_unprotected
 from dpfedvis.mechanisms import mechanism
-from dpfedvis.mechanisms.rows import Rows
+from dpfedvis.mechanisms.rows import Rows, row_grid
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.layouts import Progress
 
@@ -141,12 +143,15 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
                 return name
         return setting
 
-    def _resolve(self, fed: FederatedData) -> None:
-        """Make all open choices, and check the data, before anything is released."""
+    def _resolve(self, fed: FederatedData) -> FederatedData:
+        """Make all open choices, and check the data, before anything is released; return the data as they take part."""
         if not isinstance(fed, FederatedData):
             raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
         self.settings_ = self.settings().resolved(fed)
         self._mechanism = self.settings_.made_mechanism()
+        budget = self.settings_.budget
+        # Where the unit is a whole client, a name in the ledger would tell that it took part.
+        return fed if budget is None or budget.unit == "record" else fed.with_neutral_names()
 
     @classmethod
     def of(cls, settings: EstimatorSettings) -> Self:
@@ -207,8 +212,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             rounds=settings.rounds,
             tau_x=settings.tau_x,
             seed=settings.seed,
-            noise=settings.noise,
-            reserve={rows.what: (settings.release_share, "release")} if settings.release == "noisy" else {},
+            noise=settings.chosen_noise(fed),
+            reserve=self._reserve(rows, fed),
             **settings.feddl,
         )
         self._claim(fed)
@@ -216,11 +221,27 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         self._keep(fed, result)
         return result
 
+    def _reserve(self, rows: Rows, fed: FederatedData) -> dict[str, Extra]:
+        """Return the release of noisy rows, which shares the budget. A record changes the values of its own row."""
+        settings = self.settings_
+        if settings.release != "noisy":
+            return {}
+        width = max(settings.landmarks or LANDMARKS, fed.n_features)
+        return {rows.what: Extra(settings.release_share, "release", width)}
+
     def _keep(self, fed: FederatedData, result: FedDLResult) -> None:
         self.feddl_, self.landmarks_, self.ledger_ = result, result.landmarks, result.ledger
-        self._clients = [client.name for client in fed.clients]
+        self._clients = [client.own_name for client in fed.clients]
+        self._public_records = self._size(fed)
         self._slices = fed.index.slices
         self._remarks = ()
+
+    def _size(self, fed: FederatedData) -> int | None:
+        """Public number of records under a budget for records; None where there is none."""
+        budget = self.settings_.budget
+        if budget is None or budget.unit == "client":
+            return None
+        return fed.n_clients * self.settings_.feddl["public_records"] if budget.hides_records else fed.n_records
 
     def _check_release(self) -> None:
         """Refuse a release of rows that the budget does not allow."""
@@ -273,17 +294,23 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     def _row_upload(self, rows: Rows, client: Client) -> Upload:
         event, tau_x = None, self.settings_.tau_x
         if (delta := self._row_sensitivity(rows)) is not None and (plan := self.feddl_.plan) is not None:
-            # Neighbours differ in one row, so that rounding counts for its values only.
-            event = plan.event(rows.what, client.plan.name, sensitivity=delta, size=rows.width(self.landmarks_))
+            event = plan.event(
+                rows.what,
+                client.plan.name,
+                sensitivity=delta,
+                grid=rows.cell(row_grid(checks.positive("tau_x", tau_x or 0.0), self.landmarks_)),
+                values=rows.width(self.landmarks_),
+            )
         # Exact rows are those of the records as they are.
         return client.rows(rows, self.landmarks_, event, None if event is None else tau_x)
 
     def _row_sensitivity(self, rows: Rows) -> float | None:
-        """How far one record moves its row; None if rows carry no noise."""
-        tau_x = self.settings_.tau_x
+        """How far one record moves its row, with the rounding of each of its values; None if rows carry no noise."""
+        tau_x, Y = self.settings_.tau_x, self.landmarks_
         if self.settings_.release != "noisy" or tau_x is None:
             return None
-        return rows.sensitivity(tau_x, len(self.landmarks_), self.feddl_.public.adjacency)
+        exact = rows.sensitivity(tau_x, len(Y), self.feddl_.public.adjacency)
+        return exact + rows.cell(row_grid(tau_x, Y)) * math.sqrt(rows.width(Y))
 
     def _row_noise(self, rows: Rows) -> float:
         """Standard deviation of the noise that the rows will carry."""
@@ -295,7 +322,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         result = self.feddl_
         if name in result.ledger.clients:
             raise InvalidParameter("name", name, "new: a client of this name has released before")
-        plan = ClientPlan(len(result.ledger.clients), name, float(len(X)), 0.0, 1, None)
+        plan = ClientPlan(len(result.ledger.clients), name, float(len(X)), 0.0, 1)
         if self._mechanism.protection == "home":
             raise ReleaseUnavailable("a client cannot join after input perturbation: its records were not perturbed")
         streams = Streams(self.settings_.seed)
@@ -305,7 +332,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     @property
     def statement_(self) -> Statement:
         """What may be said about privacy, as things stand in the ledger now."""
-        return state(self.ledger_, facts=self._facts(), remarks=self._remarks)
+        simulation = self.settings_.noise == "seeded"
+        return state(self.ledger_, facts=self._facts(), remarks=self._remarks, simulation=simulation)
 
     def _facts(self) -> dict[str, Any]:
         """Public facts of the run that are not in the ledger."""
@@ -315,6 +343,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             "mechanism": self._mechanism.name,
             "release": self.settings_.release,
             "clients": len(self._clients),
+            **({} if self._public_records is None else {"records": self._public_records}),
             "landmarks": len(self.landmarks_),
             "rounds": len(result.trace),
             "bandwidth": list(result.public.kernel.gammas),

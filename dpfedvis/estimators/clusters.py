@@ -86,7 +86,7 @@ class FedSpectralClustering(FederatedEstimator):
         affinity_gamma: float | None = SpectralSettings.affinity_gamma,
         n_init: int = SpectralSettings.starts,
         trust: Trust = DEFAULTS.trust,
-        noise: NoiseName = DEFAULTS.noise,
+        noise: NoiseName | None = DEFAULTS.noise,
         release_share: float = DEFAULTS.release_share,
         tau_x: float | None = DEFAULTS.tau_x,
         rank: int | None = DEFAULTS.rank,
@@ -116,7 +116,7 @@ class FedSpectralClustering(FederatedEstimator):
 
     def fit(self, fed: FederatedData, y: None = None) -> Self:
         """Learn landmarks, release rows, and cluster."""
-        self._resolve(fed)
+        fed = self._resolve(fed)
         spectral, settings = self.settings_.spectral, self.settings_
         if spectral.clusters > fed.n_records:
             raise InvalidParameter("n_clusters", spectral.clusters, f"at most the number of records, {fed.n_records}")

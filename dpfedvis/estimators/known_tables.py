@@ -16,7 +16,7 @@ from dpfedvis.numerics.spectral import SpectralSettings
 CLUSTERS, PRIVATE_MAP, FEDDL, CHOSEN = "clusters", "private_map", "feddl", "mechanism"
 # Fields of a mechanism that the run sets, and of FedDL that the estimator sets.
 SHARED = ("trust", "tau_x")
-OF_ESTIMATOR = ("landmarks", "mechanism", "budget", "rounds", "tau_x", "seed", "reserve", "noise")
+OF_ESTIMATOR = ("landmarks", "mechanism", "budget", "rounds", "tau_x", "seed", "reserve", "plan", "grid", "noise")
 
 
 def known_tables() -> dict[str, dict[str, Setting]]:

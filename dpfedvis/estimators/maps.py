@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +17,7 @@ from dpfedvis.data import FederatedData
 from dpfedvis.estimators.base import FederatedEstimator, as_new_records
 from dpfedvis.estimators.settings import DEFAULTS, DistanceName, EstimatorSettings, ReleaseMode
 from dpfedvis.federation.checkpoint import SnapshotMismatch, read_or_make
-from dpfedvis.federation.client import LARGEST_NORM
+from dpfedvis.federation.client import within
 from dpfedvis.federation.feddl import NoiseName
 from dpfedvis.federation.private_map import Placement, PublishedMap, placement
 from dpfedvis.mechanisms import Mechanism
@@ -33,7 +32,6 @@ from dpfedvis.numerics.distances import (
 from dpfedvis.numerics.kernels import Array, squared_distances
 from dpfedvis.numerics.layouts import LaidOut, Layout, Task
 from dpfedvis.numerics.neighbors import Method
-from dpfedvis.numerics.projections import clip_norms
 
 # Fewer have no spectral start in two dimensions.
 LEAST_RECORDS = 4
@@ -44,8 +42,10 @@ class FederatedMap(FederatedEstimator):
 
     def fit(self, fed: FederatedData, y: None = None) -> Self:
         """Learn landmarks; then release rows and lay out the map, or publish a map, as `release` says."""
-        self._resolve(fed)
-        if fed.n_records < LEAST_RECORDS:
+        fed = self._resolve(fed)
+        budget = self.settings_.budget
+        # Where their number is private, to refuse it would tell it.
+        if (budget is None or not budget.hides_records) and fed.n_records < LEAST_RECORDS:
             raise InvalidParameter("number of records", fed.n_records, f"at least {LEAST_RECORDS} for a map")
         if self.settings_.release == "none":
             return self._fit_private(fed)
@@ -102,7 +102,7 @@ class FederatedMap(FederatedEstimator):
         check_is_fitted(self, "embedding_")
         records = as_new_records(X, self.landmarks_.shape[1])
         if self.settings_.release == "none":
-            return self.at_home(self.published_map_, clip_norms(records, LARGEST_NORM))
+            return self.at_home(self.published_map_, within(records))
         uploads = self._release(self._rows(self.noise_), [self._newcomer(records, name)])
         return self._laid_out.place(self._represent(uploads[0]))
 
@@ -137,14 +137,14 @@ class FederatedMap(FederatedEstimator):
         recipe, layout, place = settings.recipe, settings.layout, self.at_home
         recipe.check(fed)
         # One absurd value must not stop a client, at any stage: that alone would tell that it is there.
-        fed = fed.clip(LARGEST_NORM)
+        fed = fed.transformed(within)
         learner = recipe.learner(
             budget=settings.budget,
             mechanism=self._mechanism,
             landmarks=settings.landmarks,
             rounds=settings.rounds,
             tau_x=settings.tau_x,
-            noise=settings.noise,
+            noise=settings.chosen_noise(fed),
             seed=settings.seed,
             further=settings.feddl,
         )
@@ -172,11 +172,15 @@ class FederatedMap(FederatedEstimator):
 
     def _placed(self, place: Placement, records: list[Array]) -> list[Array]:
         """Let each client place its own records; several at a time, which changes nothing."""
+
+        def at_client(own: Array) -> Array:
+            return place(self.published_map_, own) if len(own) else np.empty((0, 2))
+
         placed: list[Array] = []
         self._tick("placement at home", 0, len(records))
         threads = ThreadPoolExecutor(self._threads(self.settings_))
         try:
-            for places in threads.map(partial(place, self.published_map_), records):
+            for places in threads.map(at_client, records):
                 placed.append(places)
                 self._tick("placement at home", len(placed), len(records))
         finally:
@@ -213,7 +217,7 @@ class FedMap(FederatedMap):
         rounds: int = DEFAULTS.rounds,
         random_state: int = DEFAULTS.seed,
         trust: Trust = DEFAULTS.trust,
-        noise: NoiseName = DEFAULTS.noise,
+        noise: NoiseName | None = DEFAULTS.noise,
         release_share: float = DEFAULTS.release_share,
         tau_x: float | None = DEFAULTS.tau_x,
         rank: int | None = DEFAULTS.rank,

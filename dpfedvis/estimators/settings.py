@@ -35,6 +35,7 @@ from dpfedvis.estimators.known_tables import (
 from dpfedvis.estimators.tables import UnknownSetting, settings_of
 from dpfedvis.federation.client import NOISE_SOURCES
 from dpfedvis.federation.feddl import FedDL, NoiseName
+from dpfedvis.federation.preparation import refuse_data
 from dpfedvis.federation.private_map import Recipe
 from dpfedvis.mechanisms import MECHANISMS, Mechanism, mechanism
 from dpfedvis.numerics.kernels import Kernel
@@ -135,8 +136,11 @@ class EstimatorSettings(BaseModel):
     rounds: int = told(
         50, partial(checks.whole, least=1, most=MOST_ROUNDS), "rounds S at most; k-means takes its sweeps"
     )
-    noise: NoiseName = told(
-        "seeded", among(NOISE_SOURCES), "source of noise: seeded (a simulation), system or discrete", "privacy"
+    noise: NoiseName | None = told(
+        None,
+        among(NOISE_SOURCES),
+        "source of noise: seeded (a simulation) or discrete (real; for a file of yours, else seeded)",
+        "privacy",
     )
     tau_x: float | None = told(
         None,
@@ -257,8 +261,16 @@ class EstimatorSettings(BaseModel):
             return "none"
         return "k-means" if self.chosen_release == "none" else "mean-embedding"
 
+    def chosen_noise(self, fed: FederatedData) -> NoiseName:
+        """The noise that was given, or else real noise for records from a file of the user's."""
+        if self.noise is not None:
+            return self.noise
+        return "discrete" if fed.origin == "file" else "seeded"
+
     def resolved(self, fed: FederatedData) -> Self:
         """Return the settings with all open choices made; they rest on public facts of `fed` alone."""
+        noise = self.chosen_noise(fed)
+        refuse_data(fed, self.budget, noise)
         release, bounds, tau_x = self.chosen_release, self.feddl.get("bounds") or fed.bounds, self.tau_x
         if tau_x is None and bounds is not None:
             # No record within the bounds is longer.
@@ -266,6 +278,7 @@ class EstimatorSettings(BaseModel):
         chosen = self.updated(
             mechanism=self.chosen_mechanism,
             release=release,
+            noise=noise,
             landmarks=LANDMARKS if self.landmarks is None and release != "none" else self.landmarks,
             tau_x=tau_x,
             **({} if bounds is None else {"bounds": bounds}),

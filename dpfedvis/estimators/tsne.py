@@ -41,8 +41,9 @@ class FedTSNE(FederatedMap):
         Lowered, with openTSNE's rule, where there are fewer than 3·perplexity other records.
     trust : {"local", "aggregate", "central"}
         Who adds the noise. A mechanism given as an object has its own.
-    noise : {"seeded", "system", "discrete"}
-        Seeded noise makes a fit a simulation.
+    noise : {"seeded", "discrete"}, optional
+        Seeded noise makes a fit a simulation: it can be taken off. By default seeded for arrays in memory and built-in
+        data, and discrete, from the operating system, for data from a file.
     release_share : float
         Share of μ² for noisy rows; the landmarks get the rest.
     tau_x : float, optional
@@ -92,7 +93,7 @@ class FedTSNE(FederatedMap):
         random_state: int = DEFAULTS.seed,
         perplexity: float = TSNELayout.perplexity,
         trust: Trust = DEFAULTS.trust,
-        noise: NoiseName = DEFAULTS.noise,
+        noise: NoiseName | None = DEFAULTS.noise,
         release_share: float = DEFAULTS.release_share,
         tau_x: float | None = DEFAULTS.tau_x,
         rank: int | None = DEFAULTS.rank,

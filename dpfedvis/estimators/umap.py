@@ -51,7 +51,7 @@ class FedUMAP(FederatedMap):
         n_neighbors: int = UMAPLayout.neighbours,
         min_dist: float = UMAPLayout.min_dist,
         trust: Trust = DEFAULTS.trust,
-        noise: NoiseName = DEFAULTS.noise,
+        noise: NoiseName | None = DEFAULTS.noise,
         release_share: float = DEFAULTS.release_share,
         tau_x: float | None = DEFAULTS.tau_x,
         rank: int | None = DEFAULTS.rank,

@@ -94,6 +94,7 @@ def plan(
 ) -> dict[str, RunConfig]:
     """Return the settings of every run, by its key; `epsilons` are the budgets of the private maps."""
     common: dict[str, Any] = {"data": "digits", "records": records, "clients": clients, "seed": seed, "jobs": jobs}
+    common |= {"noise": "seeded", "evaluate": True}  # a simulation, to be judged by records and labels
     exact, private = {**common, "landmarks": 100}, {**common, "trust": "aggregate", "release": "none"}
     low, high = epsilons
     settings: dict[str, dict[str, Any]] = {

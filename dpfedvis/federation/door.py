@@ -14,9 +14,12 @@ from typing import Protocol
 
 import numpy as np
 
-from accounting import Event, Ledger
+from accounting import Event, GaussianRelease, Ledger
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.numerics.exact import Integers
 from dpfedvis.numerics.kernels import Array
+
+Values = Array | Integers
 
 
 class BadUpload(DpfedvisError):
@@ -47,30 +50,47 @@ class Upload:
     Parameters
     ----------
     values : array
+        Integers on the event's grid; floats where nothing is protected, or records were perturbed before.
     event : Event
     resent : bool
         Whether the same bytes may have been released before an interruption. If their event is in the ledger, it covers
         them.
     """
 
-    values: Array
+    values: Values
     event: Event
     resent: bool = False
 
+    @property
+    def _types(self) -> tuple[type[np.generic], ...]:
+        return (np.int64,) if isinstance(self.event, GaussianRelease) else (np.float32, np.float64)
+
+    @property
+    def floats(self) -> Array:
+        """The values in their units: integers of a protected upload times the width of a cell."""
+        return in_units(self.values, self.event)
+
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise `BadUpload` unless the array is finite float32 or float64 of this shape."""
+        """Raise `BadUpload` unless the array has this shape, and is int64, or finite floats if it is unprotected."""
         values, event = self.values, self.event
         reason = ""
         if not isinstance(values, np.ndarray):
             reason = f"is a {type(values).__name__}, not an array"
-        elif values.dtype not in (np.float32, np.float64):
-            reason = f"has dtype {values.dtype}, not float32 or float64"
+        elif values.dtype not in self._types:
+            reason = f"has dtype {values.dtype}, not {' or '.join(each.__name__ for each in self._types)}"
         elif values.shape != shape:
             reason = f"has shape {values.shape}, not {shape}"
         elif not np.isfinite(values).all():
             reason = "has values that are not finite"
         if reason:
             raise BadUpload(event.client, event.what, event.round, reason)
+
+
+def in_units(values: Values, event: Event) -> Array:
+    """Return what was uploaded in the units of its event: integers times the width of a cell, or floats as they are."""
+    grid = event.grid if isinstance(event, GaussianRelease) else None
+    floats: Array = values if grid is None else values * grid  # type: ignore[assignment]  # floats have no grid
+    return floats
 
 
 _Place = tuple[str, str, int | None]
@@ -83,7 +103,7 @@ def _place(event: Event) -> _Place:
 class Witness(Protocol):
     """Called with everything that the server sees, e.g. to record a run."""
 
-    def __call__(self, events: Sequence[Event], values: Array) -> None: ...
+    def __call__(self, events: Sequence[Event], values: Values) -> None: ...
 
 
 class Door:
@@ -132,19 +152,20 @@ class Door:
         Returns
         -------
         list of arrays
+            In their units.
         """
         self._admit(uploads, shape)
         for upload in uploads:
             upload.check(shape)
             if self._witness is not None:
                 self._witness([upload.event], upload.values)
-        return [upload.values for upload in uploads]
+        return [upload.floats for upload in uploads]
 
     def release_sum(
         self,
         uploads: Sequence[Upload],
         shape: tuple[int, ...],
-        curate: Callable[[Array], Array] | None = None,
+        curate: Callable[[Integers], Integers] | None = None,
     ) -> Array:
         """Pass only the sum of all uploads to the server: a simulation of secure aggregation.
 
@@ -158,15 +179,19 @@ class Door:
         Returns
         -------
         array
-            The sum, in float64.
+            The sum, in its units.
         """
+        first = uploads[0].event
+        grids = {upload.event.grid for upload in uploads if isinstance(upload.event, GaussianRelease)}
+        if len(grids) != 1:
+            raise BadUpload("the sum", first.what, first.round, f"has clients on different grids: {grids}")
         self._admit(uploads, shape)
-        total: Array = np.sum([upload.values for upload in uploads], axis=0, dtype=np.float64)
+        total: Integers = np.sum([upload.values for upload in uploads], axis=0, dtype=np.int64)
         if curate is not None:
             total = curate(total)
         if self._witness is not None:
             self._witness([upload.event for upload in uploads], total)
-        return total
+        return in_units(total, first)
 
     def _refuse_twice(self, events: Sequence[Event]) -> None:
         if self._seen != len(self.ledger):  # others have written to the ledger

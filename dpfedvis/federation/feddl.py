@@ -17,17 +17,17 @@ import numpy as np
 
 from accounting import Budget, Ledger, checks
 from accounting.errors import InvalidParameter
-from accounting.events import Stage
 from dpfedvis.data import FederatedData, InvalidData
 from dpfedvis.data.checks import check_bounds
 from dpfedvis.federation import NOISE_SOURCES, Client, ClientWorkers, Door, Failure, Policy, Witness
 from dpfedvis.federation.checkpoint import Snapshot, SnapshotMismatch, claim, fingerprint, ledger_for
-from dpfedvis.federation.noise_plan import RunPlan
+from dpfedvis.federation.noise_plan import Extra, RunPlan
 from dpfedvis.federation.preparation import Preparation
 from dpfedvis.federation.round_log import ExactObjective, Round, Slope, as_array, from_array
 from dpfedvis.mechanisms import Mechanism, mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.scale import Bounds
+from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.numerics.mmd import Estimator
 from dpfedvis.numerics.optimisers import optimiser
@@ -36,7 +36,7 @@ from dpfedvis.numerics.projections import Projection
 Callback = Callable[[Round, Array], bool | None]
 GammaSource = Literal["public", "histogram", "moments", "median"]
 Gamma = float | Sequence[float] | Kernel | GammaSource
-NoiseName = Literal["seeded", "system", "discrete"]
+NoiseName = Literal["seeded", "discrete"]
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,15 @@ class FedDL:
         box, or around 0; random points around the mean of the records, which is a release; or a public sample.
     share : float
         Share of the budget for the histogram of scales, and the same for the moments, where they are released.
-    reserve : mapping of str to (float, str)
-        Further single releases that share the budget and that the caller makes afterwards: name → (share of μ², stage).
+    reserve : mapping of str to Extra
+        Further single releases that share the budget and that the caller makes afterwards, by name.
+    plan : RunPlan, optional
+        A noise plan that this run is a part of, instead of one of its own.
+    grid : Grid, optional
+        Public grid that the records lie on; by default from bounds, `tau_x` or the histogram of scales.
     mmd : {"unbiased", "biased"}
         Estimator of the MMD that is minimised: unbiased or biased.
-    noise : {"seeded", "system", "discrete"}
+    noise : {"seeded", "discrete"}
         Seeded noise makes a run a simulation: two runs of one seed share their noise.
     policy : {"fail", "continue"}
         When a client fails: fail, or continue without it.
@@ -146,7 +150,9 @@ class FedDL:
     projection: Projection | None = None
     start: Literal["uniform", "normal", "mean"] | Array | None = None
     share: float = 0.1
-    reserve: Mapping[str, tuple[float, Stage]] = field(default_factory=dict)
+    reserve: Mapping[str, Extra] = field(default_factory=dict)
+    plan: RunPlan | None = None
+    grid: Grid | None = None
     mmd: Estimator = "unbiased"
     noise: NoiseName = "seeded"
     policy: Policy = "fail"
@@ -248,7 +254,7 @@ class FedDL:
                 average = federation.average(Y, s)  # l. 3–12
                 update = chosen.update(Y, average, public, steps)  # l. 13–14
                 change = slope.see(update.gradient)
-                before, Y = Y, preparation.projection(update.landmarks)
+                before, Y = Y, preparation.snapped(preparation.projection(update.landmarks))
                 slope.move(step := Y - before)
                 trace.append(Round(s, float(np.linalg.norm(step)), change, exact(Y) if exact else math.nan))
                 # Before the snapshot: a round that it covers is not shown again.

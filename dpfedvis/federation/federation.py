@@ -8,14 +8,16 @@ from typing import Literal
 
 import numpy as np
 
-from accounting import checks
+from accounting import Event, GaussianRelease, checks
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.federation.client import Client, ClientPlan, noise_source
+from dpfedvis.federation.client import Client, add_noise, noise_source
 from dpfedvis.federation.door import BadUpload, Door, Upload
+from dpfedvis.federation.noise_plan import ClientPlan
 from dpfedvis.federation.outbox import Outbox
 from dpfedvis.federation.pool import BACKENDS, Failure, Pool
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.exact import Integers
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.random_streams import Streams
 
@@ -92,7 +94,7 @@ class Federation:
         """Create the clients. Perturbed records are accounted for now, or read from an interrupted run."""
         at_home = self._mechanism.protection == "home"
         kept = self._outbox.find("home", 0) if self._outbox is not None and at_home else None
-        perturbed: list[Array | None] = [upload.values for upload in kept or []]
+        perturbed: list[Integers | None] = [upload.values.astype(np.int64, copy=False) for upload in kept or []]
         clients = [
             Client(own, plan, self._mechanism, self._public, self._streams, self._noise, known)
             for own, plan, known in zip(records, self._plans, perturbed or [None] * len(self._plans), strict=True)
@@ -118,7 +120,7 @@ class Federation:
         """
         shape, good = self._mechanism.shape(self._public), self._uploads(Y, round)
         if self._mechanism.trust != "local" and self._mechanism.protection == "upload":
-            return self._door.release_sum(good, shape, self._curate(round))
+            return self._door.release_sum(good, shape, self._curate(good[0].event, round))
         arrays = self._door.release(good, shape)
         weights = np.array([self._weights[upload.event.client] for upload in good])
         return np.average(np.stack(arrays), axis=0, weights=weights)
@@ -156,20 +158,20 @@ class Federation:
         if self._policy == "fail" or self._mechanism.trust != "local":
             raise ClientFailed(f"{failure.client} failed in round {failure.round}: {failure.reason}")
 
-    def _curate(self, round: int) -> Callable[[Array], Array] | None:
+    def _curate(self, event: Event, round: int) -> Callable[[Integers], Integers] | None:
         """Return the trusted server's noise for a sum of exact uploads; None under the other trust models."""
-        event = self._plans[0].event
-        if self._mechanism.trust != "central" or event is None:
+        if self._mechanism.trust != "central" or not isinstance(event, GaussianRelease):
             return None
         generator = self._streams.generator("noise", event.what, "curator", round)
-        source, outbox, name = noise_source(self._noise, generator, event), self._outbox, f"curated {event.what}"
+        source, outbox, name = noise_source(self._noise, generator), self._outbox, f"curated {event.what}"
+        relative = self._mechanism.relative_noise(self._public)
 
-        def curate(total: Array) -> Array:
+        def curate(total: Integers) -> Integers:
             # Stored too: new noise on the same sum after an interruption would be a second release.
             kept = None if outbox is None else outbox.find(name, round)
             if kept is not None:
-                return kept[0].values
-            noisy = source.add(total, event.sigma)
+                return kept[0].values.astype(np.int64, copy=False)
+            noisy = add_noise(source, total, event, relative=relative)
             if outbox is not None:
                 outbox.keep(name, round, [Upload(noisy, event)])
             return noisy

@@ -13,10 +13,9 @@ import numpy as np
 
 from accounting.budget import Adjacency, Budget
 from accounting.errors import InvalidParameter, UnprotectedReleaseError
-from accounting.events import Stage
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Door, Failure, Federation, Outbox, Streams
-from dpfedvis.federation.noise_plan import RunPlan, plan_run
+from dpfedvis.federation.noise_plan import Extra, RunPlan, drawn_by, plan_run
 from dpfedvis.federation.releases import Releases, single_release
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -28,8 +27,9 @@ from dpfedvis.mechanisms.scale import (
     kernel_of_distance,
     public_kernel,
 )
+from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Array, Kernel
-from dpfedvis.numerics.projections import Box, Everywhere, Projection
+from dpfedvis.numerics.projections import Box, Everywhere, Projection, Shrinking
 
 if TYPE_CHECKING:
     from dpfedvis.federation.feddl import FedDL, Gamma
@@ -66,18 +66,32 @@ class Preparation:
         if config.start is None:
             self._start = "mean" if self._bounds is None else "uniform"
         self._refuse_early()
-        needed = [
-            each for each, used in ((ScaleHistogram, self._histogram_used), (Moments, self._moments_used)) if used
-        ]
-        extras: dict[str, tuple[float, Stage]] = {each.what: (config.share, each.stage) for each in needed}
-        self.plan: RunPlan | None = plan_run(
-            config.budget,
-            mechanism,
-            config.rounds,
-            config.sampling_rate,
-            config.noise,
-            {**extras, **config.reserve},
-        )
+        self.plan: RunPlan | None = config.plan or self._planned()
+        stand_in = replace(self._facts, grid=Grid.around(np.zeros((1, fed.n_features)), self._facts.kernel))
+        for each in (*self._scales, mechanism):
+            self.releases.check(each, stand_in)
+
+    @property
+    def _scales(self) -> list[Mechanism]:
+        """Releases that find the scale of the data."""
+        trust = self._mechanism.trust
+        found: list[Mechanism] = []
+        if self._histogram_used:
+            found.append(ScaleHistogram(trust=trust))
+        if self._moments_used:
+            found.append(Moments(trust=trust))
+        return found
+
+    def _planned(self) -> RunPlan | None:
+        config, mechanism, facts = self._config, self._mechanism, self._facts
+        parties = drawn_by(mechanism.trust, self._fed.n_clients)
+        extras = {
+            each.what: Extra(config.share, each.stage, parties * math.prod(each.shape(facts))) for each in self._scales
+        }
+        at_home = mechanism.protection == "home"
+        values = facts.features if at_home else parties * math.prod(mechanism.shape(facts))
+        reserve = {**extras, **config.reserve}
+        return plan_run(config.budget, mechanism, config.rounds, config.sampling_rate, config.noise, reserve, values)
 
     def _refuse_early(self) -> None:
         """Find what cannot work before anything is released."""
@@ -90,10 +104,7 @@ class Preparation:
             raise InvalidParameter("start", start, "normal, mean or an array without public bounds")
         if self._config.local_steps > 1 and not self._mechanism.local_steps:
             raise InvalidParameter("local_steps", self._config.local_steps, f"1 for {self._mechanism.name!r}")
-        if budget is not None and self._fed.missing == "client-mean" and any(self._fed.imputed):
-            raise InvalidParameter(
-                "missing", self._fed.missing, "public-value under a budget: filled means tie records to each other"
-            )
+        refuse_data(self._fed, budget, self._config.noise)
         if self._protects:
             rate = self._config.sampling_rate or 1.0
             self._mechanism.sensitivity(self._facts, rate * self.denominators[0])
@@ -120,10 +131,33 @@ class Preparation:
     def public(self) -> PublicParameters:
         """Public facts of the run. Finding the kernel may release a histogram, moments or medians."""
         config = self._config
-        public = replace(self._facts, kernel=self._kernel())
+        public = replace(self._facts, kernel=self._kernel(), grid=self._grid)
         own = config.step_size if config.optimiser != "adam" else None
         public = replace(public, step_size=1 / public.smoothness if own is None else own)
         return replace(public, noise=math.sqrt(self.releases.variance(self._mechanism, public)))
+
+    @cached_property
+    def _grid(self) -> Grid | None:
+        """Grid of the records: from what is publicly known of them, or from the histogram of their norms.
+
+        None where nothing is protected, and for kernel sums where neither is at hand: see `Grid.around`.
+        """
+        config, features = self._config, self._fed.n_features
+        if not self._protects or config.grid is not None:
+            return config.grid
+        if self._bounds is not None:
+            return Grid.of_bounds(*self._bounds, features)
+        norm = config.tau_x
+        if norm is None and self._histogram_used:
+            noise = math.sqrt(self.releases.variance(self._histogram_release, single_release(self._facts)))
+            norm = self._histogram_release.norm_bound(self._histogram, noise, features)
+        return None if norm is None else Grid.of_norm(norm, features)
+
+    def snapped(self, Y: Array) -> Array:
+        """Return Y on the grid, as clients take it: the server rounds it."""
+        if self._mechanism.protection != "upload":
+            return Y
+        return self._mechanism.grid(self.public, Y).snap(Y)
 
     @property
     def server_step(self) -> float:
@@ -151,13 +185,17 @@ class Preparation:
             Y = generator.uniform(*self._bounds, shape)
         else:
             raise InvalidParameter("start", start, "uniform (with bounds), normal, mean or an array")
-        return self.projection(Y.astype(dtype))
+        return self.snapped(self.projection(Y.astype(dtype)))
 
     @cached_property
     def projection(self) -> Projection:
-        """The run's own public set, and then the mechanism's, on which its sensitivity rests."""
+        """The run's own public set, then the mechanism's, on which its sensitivity rests; with room for rounding."""
         config, last = self._config, self._mechanism.projection
         first = config.projection or (Everywhere() if self._bounds is None else Box(*self._bounds))
+        if self._mechanism.protection == "upload":
+            shape = (config.landmarks, self._fed.n_features)
+            step = self._mechanism.grid(self.public, np.zeros(shape)).step
+            first, last = (each.shrunk(step, shape) if isinstance(each, Shrinking) else each for each in (first, last))
         return lambda Y: last(first(Y))
 
     @cached_property
@@ -188,9 +226,12 @@ class Preparation:
 
     @property
     def _histogram_used(self) -> bool:
-        """For the bandwidth, or for the norm that moments are clipped to."""
+        """For the bandwidth, for the norm that moments are clipped to, or for the grid of the records."""
+        config, mechanism = self._config, self._mechanism
         bandwidth = isinstance(self._gamma, str) and self._gamma == "histogram"
-        return bandwidth or (self._moments_used and self._config.tau_x is None)
+        known = config.tau_x is not None or self._bounds is not None or config.grid is not None
+        gridded = mechanism.protection == "upload" and (mechanism.needs_norm or config.local_steps > 1)
+        return bandwidth or (self._moments_used and config.tau_x is None) or (gridded and not known)
 
     @property
     def _facts(self) -> PublicParameters:
@@ -254,6 +295,21 @@ class Preparation:
         average, failures = self.releases.once(mechanism, self._facts)
         self.failures += failures
         return average
+
+
+def refuse_data(fed: FederatedData, budget: Budget | None, noise: str) -> None:
+    """Raise if these data cannot be used under this budget and noise. What it asks is public: to refuse is to tell."""
+    if budget is not None and fed.missing == "client-mean":
+        raise InvalidParameter(
+            "missing", fed.missing, "public-value or refuse under a budget: filled means tie records to each other"
+        )
+    if fed.dealt_by_label is not None and noise != "seeded":
+        raise InvalidParameter(
+            "partition", fed.dealt_by_label, "iid or groups with real noise: a deal by label tells of labels"
+        )
+    if (budget is None or budget.adjacency == "replace-one") and 0 in fed.records:
+        empty = fed.clients[fed.records.index(0)].name
+        raise InvalidParameter(f"number of records of {empty}", 0, "at least 1, except under add-remove")
 
 
 def refuse_unprotected(mechanism: Mechanism, budget: Budget | None) -> None:

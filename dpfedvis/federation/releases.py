@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from accounting import checks
+from accounting.noise import parameter
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import ClientPlan, ClientWorkers, Door, Failure, Federation, Outbox, Policy, Streams
-from dpfedvis.federation.noise_plan import RunPlan, client_plans
+from dpfedvis.federation.noise_plan import RunPlan, client_plans, drawn_by
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Array
@@ -80,12 +82,32 @@ class Releases:
         finally:
             federation.close()
 
+    def check(self, mechanism: Mechanism, public: PublicParameters) -> None:
+        """Raise if the noise of an upload would have too few or too many cells of its grid, before anything is spent.
+
+        Where kernel and grid are still to be learned, one stands in for the other: a grid as it follows from a kernel.
+        """
+        if self.plan is None or mechanism.protection != "upload":
+            return
+        grid = mechanism.grid(public, np.zeros((1, public.features)))
+        event = self.client_plans(mechanism, public)[0].event(mechanism.cell(public, grid))
+        relative = mechanism.relative_noise(public)
+        parameter(
+            event.sigma,
+            checks.positive("grid", event.grid or 0.0),
+            parties=drawn_by(mechanism.trust, len(self.weights)),
+            least=1.0 if relative is None else float(relative.min()),
+        )
+
     def variance(self, mechanism: Mechanism, public: PublicParameters) -> float:
         """Variance of the noise in each value of the average; 0 if uploads have no noise."""
-        plans = self.client_plans(mechanism, public) if mechanism.protection == "upload" else []
-        sigmas = [plan.event.sigma for plan in plans if plan.event is not None]
-        if not sigmas:
+        if self.plan is None or mechanism.protection != "upload":
             return 0.0
+        plans = self.client_plans(mechanism, public)
+        # A grid may follow from landmarks that are still to come: what rounding adds is then left out.
+        known = public.grid is not None or mechanism.needs_norm
+        cell = mechanism.cell(public, mechanism.grid(public, np.zeros((1, public.features)))) if known else 0.0
+        sigmas = [plan.sigma(cell) for plan in plans]
         if mechanism.trust != "local":
             return sigmas[0] ** 2
         return math.fsum((weight * sigma) ** 2 for weight, sigma in zip(self.weights, sigmas, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from accounting import checks
 from accounting.errors import InvalidParameter
-from dpfedvis.mechanisms.base import BaseMechanism, Mechanism, Message, PreparedRecords, Update
+from dpfedvis.mechanisms.base import BaseMechanism, Mechanism, Message, PlainMechanism, PreparedRecords, Update
 from dpfedvis.mechanisms.clipped import ClippedGradientPerturbation
 from dpfedvis.mechanisms.gradient import GradientPerturbation, GradientUpload
 from dpfedvis.mechanisms.input import InputPerturbation
@@ -51,6 +51,7 @@ __all__ = [
     "Mechanism",
     "Message",
     "NoPerturbation",
+    "PlainMechanism",
     "PreparedRecords",
     "PublishedFedDL",
     "Update",

@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from accounting import checks, sensitivity
-from dpfedvis.mechanisms.base import Message, PreparedRecords
 from dpfedvis.mechanisms.gradient import GradientUpload
 from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.numerics.kernels import Array
-from dpfedvis.numerics.mmd import clipped_data_gradient, max_clip
+from dpfedvis.numerics.mmd import max_clip
 
 
 @dataclass(frozen=True)
@@ -40,25 +36,10 @@ class ClippedGradientPerturbation(GradientUpload):
             gamma=public.kernel.gammas,
             records=records,
             landmarks=public.landmarks,
-            clip=self._norm(public),
+            clip=self._clip(public),
             adjacency=public.adjacency,
         )
 
-    def message(
-        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
-    ) -> Message:
-        """Compute the clipped data gradient."""
-        return Message(
-            clipped_data_gradient(
-                local.records,
-                Y,
-                public.kernel,
-                clip=self._norm(public),
-                denominator=local.denominator,
-                squared_norms=local.squared_norms,
-                workspace=local.workspace,
-            )
-        )
-
-    def _norm(self, public: PublicParameters) -> float:
+    def _clip(self, public: PublicParameters) -> float:
+        """C."""
         return self.clip * max_clip(public.kernel, public.landmarks)

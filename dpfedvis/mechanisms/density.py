@@ -9,9 +9,11 @@ import numpy as np
 
 from accounting import checks, sensitivity
 from accounting.events import Stage
-from dpfedvis.mechanisms.base import Message, PreparedRecords
+from dpfedvis.mechanisms.base import PreparedRecords
 from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.mechanisms.scale import ScaleRelease
+from dpfedvis.mechanisms.scale import ScaleRelease, count_cells
+from dpfedvis.numerics.exact import Grid, Integers
+from dpfedvis.numerics.exact_sums import COUNT_UNIT
 from dpfedvis.numerics.kernels import Array
 
 
@@ -49,9 +51,12 @@ class GridCounts(ScaleRelease):
         """
         return sensitivity.histogram(adjacency=public.adjacency) / records
 
-    def message(
-        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
-    ) -> Message:
-        """Count the records in each cell."""
-        numbers = local.records[:, 0].astype(np.int64)
-        return Message(np.bincount(numbers, minlength=self.cells).astype(np.float64) / local.denominator)
+    def cell(self, public: PublicParameters, grid: Grid) -> float:
+        """A part of one record."""
+        return 1 / COUNT_UNIT
+
+    def total(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
+    ) -> Integers:
+        """Count the records in each cell of the map."""
+        return count_cells(local.records[:, 0].astype(np.int64), self.cells, factor)

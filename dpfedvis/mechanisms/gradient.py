@@ -12,10 +12,12 @@ from accounting.errors import InvalidParameter
 from accounting.sensitivity import Bound
 from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.exact import KERNEL_BITS, Grid, Integers
+from dpfedvis.numerics.exact_sums import kernel_pulls
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.mmd import data_gradient, landmark_gradient
 from dpfedvis.numerics.optimisers import Optimiser
-from dpfedvis.numerics.projections import Everywhere, Projection, SpectralBall, clip_norms
+from dpfedvis.numerics.projections import Everywhere, Projection, SpectralBall
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,39 @@ class GradientUpload(BaseMechanism):
     """
 
     what: ClassVar[str] = "gradient"
+    needs_norm: ClassVar[bool] = False
+
+    def cell(self, public: PublicParameters, grid: Grid) -> float:
+        """A cell of the pulls (x − y)k, times the factor 4γ̄/n_y of the gradient."""
+        return 4 * public.kernel.mean_gamma / public.landmarks * grid.step * 2.0**-KERNEL_BITS
+
+    def total(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
+    ) -> Integers:
+        """Sum −(x − y_i)k̂ over the records; see `dpfedvis.numerics.exact_sums.kernel_pulls`."""
+        return -kernel_pulls(
+            local.cells(grid, self._norm()),
+            grid.nearest(Y),
+            public.kernel,
+            grid,
+            factor=factor,
+            clip=self._clip(public),
+        )
+
+    def _norm(self) -> float | None:
+        """Norm that records are clipped to, if the sensitivity rests on it."""
+        return None
+
+    def _clip(self, public: PublicParameters) -> float | None:
+        """Norm that each record's part is clipped to, if it is."""
+        return None
 
     def message(
         self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
     ) -> Message:
-        """Compute the data's part of the gradient."""
+        """Compute the data's part of the gradient, in the dtype of the records."""
+        if self.protection == "upload":
+            return super().message(local, Y, public, generator)
         return Message(
             data_gradient(
                 local.records,
@@ -92,13 +122,28 @@ class GradientPerturbation(GradientUpload):
     @property
     def projection(self) -> Projection:
         """The set in which τ_Y and Υ hold."""
-        if self.tau_x is None or self.tau_y is None or self.upsilon is None:
+        if self.bound != "theorem" or self.tau_x is None or self.tau_y is None or self.upsilon is None:
             return Everywhere()
         return SpectralBall(self.upsilon - self.tau_x, self.tau_y)
 
-    def prepare(self, records: Array) -> Array:
-        """Clip the records to τ_X, which Thm 6 needs."""
-        return clip_norms(records, self.tau_x) if self.bound == "theorem" and self.tau_x is not None else records
+    def grid(self, public: PublicParameters, Y: Array) -> Grid:
+        """The run's grid; for Thm 6 without one, that of points up to Υ."""
+        if self.bound == "theorem" and self.upsilon is not None and public.grid is None:
+            return Grid.of_norm(self.upsilon, public.features)
+        return super().grid(public, Y)
+
+    def total(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
+    ) -> Integers:
+        """Sum over the records, at landmarks within the bounds of Thm 6, if the sensitivity rests on them."""
+        bounds = self.projection
+        if isinstance(bounds, SpectralBall) and not bounds.contains(grid.points(grid.nearest(Y))):
+            raise InvalidParameter("landmarks", "too long", f"within norm {bounds.radius:g} and {bounds.spectral:g}")
+        return super().total(local, Y, public, grid, factor)
+
+    def _norm(self) -> float | None:
+        """τ_X, which Thm 6 needs."""
+        return self.tau_x if self.bound == "theorem" else None
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
         """Δ of the gradient (`accounting.sensitivity.gradient`)."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from accounting import checks, sensitivity
 from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms.base import Protection
 from dpfedvis.mechanisms.gradient import GradientUpload
 from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.exact import Grid, Integers
 from dpfedvis.numerics.kernels import Array
-from dpfedvis.numerics.projections import clip_norms
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,14 @@ class InputPerturbation(GradientUpload):
         if self.trust != "local":
             raise InvalidParameter("trust", self.trust, "local: the noise is on the records")
 
-    def prepare(self, records: Array) -> Array:
-        """Clip to τ_X."""
-        return clip_norms(records, self.tau_x)
+    def grid(self, public: PublicParameters, Y: Array) -> Grid:
+        """Of records clipped to τ_X."""
+        return Grid.of_norm(self.tau_x, public.features)
+
+    def at_home(self, records: Array, public: PublicParameters) -> Integers:
+        """Return the records as they get their noise: on the grid, clipped to τ_X; shape (n_p, m)."""
+        grid = self.grid(public, records)
+        return grid.clipped(records, self.tau_x).astype(np.int64)
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
         """2τ_X, for replacing one record."""

@@ -9,9 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from accounting import checks, sensitivity
-from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Update
+from dpfedvis.mechanisms.base import BaseMechanism, PreparedRecords, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.numerics.kernels import Array, block_rows, squared_distances
+from dpfedvis.numerics.exact import Grid, Integers
+from dpfedvis.numerics.exact_sums import UNIT, cluster_sums
+from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.optimisers import Optimiser
 from dpfedvis.numerics.projections import clip_norms
 
@@ -61,21 +63,15 @@ class KMeans(BaseMechanism):
         """2/n_p, or √2/n_p under add-remove."""
         return sensitivity.cluster_sums(records=records, adjacency=public.adjacency)
 
-    def message(
-        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
-    ) -> Message:
-        """Sum offsets and count records, in blocks, by products with the 0-1 matrix of assignments."""
-        radius, total = self._radius(public), np.zeros((len(Y), Y.shape[1] + 1))
-        rows = block_rows(len(local.records), len(Y), Y.dtype.itemsize)
-        for start in range(0, len(local.records), rows):
-            X = local.records[start : start + rows]
-            nearest = squared_distances(X, Y).argmin(axis=1)
-            offsets = clip_norms(X - Y[nearest], radius) / radius
-            assigned = np.zeros((len(Y), len(X)), Y.dtype)
-            assigned[nearest, np.arange(len(X))] = 1
-            total[:, :-1] += assigned @ offsets
-            total[:, -1] += assigned.sum(axis=1)
-        return Message((total / local.denominator).astype(Y.dtype, copy=False))
+    def cell(self, public: PublicParameters, grid: Grid) -> float:
+        """A part of one record, or of R."""
+        return 1 / UNIT
+
+    def total(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
+    ) -> Integers:
+        """Sum offsets and count records; the nearest landmark is the first of the nearest, by exact distances."""
+        return cluster_sums(local.cells(grid), grid.nearest(Y), grid, self._radius(public), factor=factor)
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Move each landmark to its mean, and each empty one next to a full one, to share its records."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from accounting import checks, sensitivity
-from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Update
+from dpfedvis.mechanisms.base import BaseMechanism, PreparedRecords, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.exact import Grid, Integers
+from dpfedvis.numerics.exact_sums import FEATURE_UNIT, feature_sums
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.optimisers import Adam, Optimiser
 from dpfedvis.numerics.random_features import RandomFeatures
@@ -51,12 +54,16 @@ class MeanEmbedding(BaseMechanism):
         """2/n_p, or 1/n_p under add-remove."""
         return sensitivity.mean_embedding(records=records, adjacency=public.adjacency)
 
-    def message(
-        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
-    ) -> Message:
-        """Compute the mean embedding of the records."""
-        total = self._features(public).total(local.records)
-        return Message((total / local.denominator).astype(Y.dtype, copy=False))
+    def cell(self, public: PublicParameters, grid: Grid) -> float:
+        """A part of one feature's amplitude 1/√K."""
+        return 1 / (FEATURE_UNIT * math.sqrt(self.frequencies))
+
+    def total(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
+    ) -> Integers:
+        """Sum the features; frequencies are integers, so that every angle is exact."""
+        features = self._features(public)
+        return feature_sums(local.cells(grid), features.integers, features.unit * grid.step, factor=factor)
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Fit Y to the average embedding, from the current Y, with step sizes that fall to 0."""

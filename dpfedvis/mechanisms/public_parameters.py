@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from accounting.budget import Adjacency
+from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.mmd import Estimator, smoothness
 
@@ -27,6 +28,8 @@ class PublicParameters:
     adjacency : {"replace-one", "add-remove"}
     sampling_rate : float, optional
         Poisson sampling rate q of the records in each round.
+    grid : Grid, optional
+        Grid of records and landmarks. Without one, kernel sums take one around the landmarks.
     noise : float
         Standard deviation of the noise in each value of the server's average; follows from the noise plan.
     public_seed : int
@@ -42,6 +45,7 @@ class PublicParameters:
     estimator: Estimator = "unbiased"
     adjacency: Adjacency = "replace-one"
     sampling_rate: float | None = None
+    grid: Grid | None = None
     noise: float = 0.0
     public_seed: int = 0
 

@@ -6,23 +6,27 @@ A bandwidth may be given, or follow from public feature bounds. Learned from the
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting import checks, sensitivity
 from accounting.errors import InvalidParameter
 from accounting.events import Stage
 from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Protection, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.exact import Grid, Integers
+from dpfedvis.numerics.exact_sums import COUNT_UNIT, UNIT, moment_sums
 from dpfedvis.numerics.kernels import Array, Kernel, squared_distances
 from dpfedvis.numerics.optimisers import Optimiser
-from dpfedvis.numerics.projections import clip_norms
 
 Bounds = tuple[float, float]
 
 CELLS = 128
+_PAIRS = 0x50414952  # keeps the shuffle apart from every other stream
 STANDS_OUT = 5.0  # standard deviations: one false cell in 128 less than once in ten thousand runs
 
 
@@ -63,17 +67,23 @@ class Moments(ScaleRelease):
         """2/n_p, or √2/n_p under add-remove."""
         return sensitivity.moments(records=records, adjacency=public.adjacency)
 
-    def prepare(self, records: Array) -> Array:
-        """Clip to τ."""
-        return clip_norms(records, self.tau_x)
+    def grid(self, public: PublicParameters, Y: Array) -> Grid:
+        """Of records clipped to τ."""
+        return Grid.of_norm(self.tau_x, public.features)
 
-    def message(
-        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
-    ) -> Message:
-        """Compute the two means."""
-        total = local.records.sum(axis=0, dtype=np.float64) / self.tau_x
-        square = float(local.squared_norms.sum(dtype=np.float64)) / self.tau_x**2
-        return Message(np.append(total, square) / local.denominator)
+    def cell(self, public: PublicParameters, grid: Grid) -> float:
+        """A part of τ, or of τ²."""
+        return 1 / UNIT
+
+    def rounded(self, public: PublicParameters) -> int:
+        """The square: of two records of one norm, rounding can part the squares by a cell."""
+        return 1
+
+    def total(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
+    ) -> Integers:
+        """Sum records and squares."""
+        return moment_sums(local.cells(grid), grid.step / self.tau_x, factor=factor)
 
     def mean(self, average: Array) -> Array:
         """Mean of the records, shape (m,)."""
@@ -99,8 +109,9 @@ class Moments(ScaleRelease):
 class ScaleHistogram(ScaleRelease):
     """Histogram of squared distances and squared norms by powers of two: no bound on the data is needed.
 
-    Each client pairs its records at random, counts the pairs' squared distances and the records' squared norms in
-    cells [2^e, 2^{e+1}), e from −64 to 63, and divides by the number of its records.
+    Each client pairs its records, by a shuffle that depends on their number alone, and counts the pairs' squared
+    distances and the records' squared norms in cells [2^e, 2^{e+1}), e from −64 to 63. Replace-one only: one record
+    more would pair all records anew.
     """
 
     name: ClassVar[str] = "scale-histogram"
@@ -114,14 +125,24 @@ class ScaleHistogram(ScaleRelease):
         """2/n_p."""
         return sensitivity.scale_histogram(adjacency=public.adjacency) / records
 
-    def message(
-        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
-    ) -> Message:
+    def grid(self, public: PublicParameters, Y: Array) -> Grid:
+        """None is needed: this release is what grids are made from."""
+        return Grid(1.0, 1)
+
+    def cell(self, public: PublicParameters, grid: Grid) -> float:
+        """A part of one record."""
+        return 1 / COUNT_UNIT
+
+    def total(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
+    ) -> Integers:
         """Count."""
-        pairs = generator.permutation(len(local.records))[: len(local.records) // 2 * 2].reshape(-1, 2)
-        differences = local.records[pairs[:, 0]] - local.records[pairs[:, 1]]
-        counts = np.concatenate([_octaves(np.vecdot(differences, differences)), _octaves(local.squared_norms)])
-        return Message(counts / local.denominator)
+        records = local.records
+        shuffled = np.random.default_rng([_PAIRS, len(records)]).permutation(len(records))
+        pairs = shuffled[: len(records) // 2 * 2].reshape(-1, 2)
+        distances = _octaves(_squares(records[pairs[:, 0]], records[pairs[:, 1]]))
+        norms = _octaves(_squares(records))
+        return count_cells(np.concatenate([distances, CELLS + norms]), 2 * CELLS, factor)
 
     def squared_distance(self, average: Array, noise: float, features: int) -> float:
         """Typical squared distance: the middle of the fullest cell, except the lowest (equal records).
@@ -199,12 +220,33 @@ class MedianDistance(ScaleRelease):
         return Message(np.array([float(np.median(above)) if above.size else 0.0]))
 
 
-def _octaves(squares: Array) -> Array:
-    """Counts of values by the power of two below them, shape (CELLS,); values outside go to the nearest cell."""
+def count_cells(numbers: NDArray[np.int64], cells: int, factor: float) -> Integers:
+    """Counts of cell numbers, shape (cells,); a record counts for `factor`·`COUNT_UNIT`, rounded down."""
+    counts: Integers = np.bincount(numbers, minlength=cells) * math.floor(factor * COUNT_UNIT)
+    return counts
+
+
+def _squares(records: Array, others: Array | None = None) -> Array:
+    """‖x‖², or ‖x − x′‖² for pairs of rows, shape (n,), float64.
+
+    Feature by feature: each step is rounded by itself, so that a record's value does not depend on its place, as it
+    could in a sum by rows.
+    """
+    squares = np.zeros(len(records))
+    for column in range(records.shape[1]):
+        values = records[:, column].astype(np.float64)
+        if others is not None:
+            values -= others[:, column]
+        squares += values * values
+    return squares
+
+
+def _octaves(squares: Array) -> NDArray[np.int64]:
+    """Number of the power of two below each value, from 0 to CELLS − 1; values outside go to the nearest."""
     # frexp gives a mantissa in [1/2, 1), so 2^e ≤ value < 2^{e+1} has exponent e + 1. Zero goes to the lowest cell.
     exponents = np.where(squares > 0, np.frexp(squares)[1] - 1, -CELLS)
-    cells = np.clip(exponents + CELLS // 2, 0, CELLS - 1)
-    return np.bincount(cells, minlength=CELLS).astype(np.float64)
+    numbers: NDArray[np.int64] = np.clip(exponents + CELLS // 2, 0, CELLS - 1).astype(np.int64)
+    return numbers
 
 
 def public_kernel(features: int, bounds: Bounds | None) -> Kernel:

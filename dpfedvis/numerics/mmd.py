@@ -80,7 +80,7 @@ def gradient(
 ) -> Array:
     """Return ∇f_p(Y), Eq. 9, shape (n_y, m): `data_gradient` over all records, plus `landmark_gradient`."""
     X = as_points(X, "records")
-    data = _data_gradient(X, Y, kernel, None, len(X), squared_norms, None, workspace)
+    data = _data_gradient(X, Y, kernel, len(X), squared_norms, None, workspace)
     return data + landmark_gradient(Y, kernel, estimator=estimator, workspace=workspace)
 
 
@@ -93,7 +93,7 @@ def landmark_gradient(
     """
     left_out = _left_out(estimator)
     Y = as_points(Y, f"landmarks of the {estimator} MMD", minimum=1 + left_out)
-    return -_data_gradient(Y, Y, kernel, None, len(Y) - left_out, None, None, workspace)
+    return -_data_gradient(Y, Y, kernel, len(Y) - left_out, None, None, workspace)
 
 
 def data_gradient(
@@ -129,38 +129,7 @@ def data_gradient(
     array of shape (n_y, m)
         float32 if X and Y are, but computed in float64 where float32 would lose digits of the distances.
     """
-    return _data_gradient(X, Y, kernel, None, denominator, squared_norms, block, workspace)
-
-
-def clipped_data_gradient(
-    X: npt.ArrayLike,
-    Y: npt.ArrayLike,
-    kernel: Kernel,
-    *,
-    clip: float,
-    denominator: float,
-    squared_norms: Array | None = None,
-    block: int | None = None,
-    workspace: Workspace | None = None,
-) -> Array:
-    """Return `data_gradient` with the contribution of each record clipped.
-
-    A record adds (4γ̄/(denominator·n_y)) times the n_y × m matrix with rows (x − y_i)v_i, where v_i = w_i/γ̄
-    and w_i = (1/B) Σ_b γ_b k_b(x, y_i). Its Frobenius norm √(Σ_i ‖x − y_i‖² v_i²) follows from distances and
-    weights, and scaling the record's row of weights by min(1, clip/norm) scales the matrix. So no gradient of a
-    single record is formed.
-
-    By the triangle inequality the result moves by at most 8γ̄·clip/(denominator·n_y) when one record is
-    replaced, and by half that when one is added or removed.
-
-    Parameters
-    ----------
-    clip : float
-        C > 0, the largest norm of a record's matrix; above `max_clip` nothing is clipped. Other parameters as in
-        `data_gradient`.
-    """
-    _check_positive("clip", clip)
-    return _data_gradient(X, Y, kernel, clip, denominator, squared_norms, block, workspace)
+    return _data_gradient(X, Y, kernel, denominator, squared_norms, block, workspace)
 
 
 def max_clip(kernel: Kernel, landmarks: int) -> float:
@@ -207,7 +176,6 @@ def _data_gradient(
     records: npt.ArrayLike,
     landmarks: npt.ArrayLike,
     kernel: Kernel,
-    clip: float | None,
     denominator: float,
     norms: Array | None,
     block: int | None,
@@ -233,30 +201,18 @@ def _data_gradient(
         known = norms[part] if norms is not None and norms.dtype == dtype and frame.centre is None else None
         x_norms = squared_norms(x, "records", known=known, first_row=start)
         weights = workspace.block(0, len(x), len(Y), dtype)
-        if len(kernel.gammas) == 1 and clip is None:
+        if len(kernel.gammas) == 1:
             gaussian_into(x, x_norms, Y, y_norms, kernel.gammas[0], weights)
         else:
             distances_into(x, x_norms, Y, y_norms, weights)
-            weights = _weights(weights, kernel, clip, workspace)
+            distances, weights, scratch = weights, *(workspace.block(k, len(x), len(Y), dtype) for k in (1, 2))
+            mix_into(distances, kernel.gammas, kernel.gradient_coefficients, weights, scratch)
         # Summed over blocks in float64: the product with Y cancels most of `pulls`.
         totals += weights.sum(axis=0)
         gemm_into(1.0, x.T, weights.T, pulls.T)
     pulls -= totals.astype(dtype)[:, None] * Y
     pulls *= -4 * kernel.mean_gamma / (float(denominator) * len(Y))
     return pulls.astype(result_dtype, copy=False)
-
-
-def _weights(distances: Array, kernel: Kernel, clip: float | None, workspace: Workspace) -> Array:
-    """Return w/γ̄ of a block of records, clipped, shape (rows, n_y); overwrites `distances`."""
-    (rows, columns), dtype = distances.shape, distances.dtype
-    weights = workspace.block(1, rows, columns, dtype)
-    scratch = None if len(kernel.gammas) == 1 else workspace.block(2, rows, columns, dtype)
-    mix_into(distances, kernel.gammas, kernel.gradient_coefficients, weights, scratch)
-    if clip is not None:
-        distances *= weights
-        norms = np.sqrt(np.vecdot(distances, weights))
-        weights *= (float(clip) / np.maximum(norms, float(clip)))[:, None]
-    return weights
 
 
 def _kernel_sum(X: Array, Y: Array, kernel: Kernel, *, symmetric: bool) -> float:

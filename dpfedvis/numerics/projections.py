@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -13,9 +14,20 @@ from dpfedvis.numerics.kernels import Array
 
 
 class Projection(Protocol):
-    """Protocol: maps Y, shape (n_y, m), to the nearest point, or at least some point, of a public set."""
+    """Protocol: maps Y, shape (n_y, m), to the nearest point, or at least some point, of a public set.
+
+    Landmarks are rounded to the grid afterwards. A set with a method ``shrunk(step, shape)`` is replaced by what that
+    returns: a set whose points stay in this one when each coordinate is rounded to a multiple of `step`.
+    """
 
     def __call__(self, Y: Array) -> Array: ...
+
+
+@runtime_checkable
+class Shrinking(Projection, Protocol):
+    """A projection to a set that can make room for rounding."""
+
+    def shrunk(self, step: float, shape: tuple[int, int]) -> Projection: ...
 
 
 @dataclass(frozen=True)
@@ -38,6 +50,11 @@ class Box:
         if not self.low < self.high:
             raise InvalidParameter("box", (self.low, self.high), "(low, high) with low < high")
 
+    def shrunk(self, step: float, shape: tuple[int, int]) -> Box:
+        """Return the box between the outermost multiples of `step`; this one where it has fewer than two of them."""
+        low, high = math.ceil(self.low / step) * step, math.floor(self.high / step) * step
+        return Box(low, high) if low < high else self
+
     def __call__(self, Y: Array) -> Array:
         """Clamp each coordinate."""
         return np.clip(Y, self.low, self.high)
@@ -57,6 +74,19 @@ class SpectralBall:
     def __post_init__(self) -> None:
         checks.positive("radius", self.radius)
         checks.positive("spectral", self.spectral)
+
+    def shrunk(self, step: float, shape: tuple[int, int]) -> SpectralBall:
+        """Return the set whose points stay in this one when each coordinate is rounded to a multiple of `step`.
+
+        Rounding moves a row by √m·step/2 at most, and Y, in the Frobenius norm, by √(n_y m)·step/2.
+        """
+        row, whole = (math.sqrt(size) * step for size in (shape[1], shape[0] * shape[1]))
+        return SpectralBall(self.radius - row, self.spectral - whole)
+
+    def contains(self, Y: Array) -> bool:
+        """Whether the bounds hold for Y, up to rounding."""
+        rows, spectral = float(np.linalg.norm(Y, axis=1).max(initial=0.0)), float(np.linalg.norm(Y, 2))
+        return rows <= self.radius * (1 + 1e-12) and spectral <= self.spectral * (1 + 1e-12)
 
     def __call__(self, Y: Array) -> Array:
         """Clip rows, then singular values."""

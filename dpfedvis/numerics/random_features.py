@@ -9,9 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from accounting import checks
+from dpfedvis.numerics.exact import MOST_BITS, Floats
 from dpfedvis.numerics.kernels import Array, Kernel
-
-BLOCK_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -42,29 +41,38 @@ class RandomFeatures:
         checks.count("frequencies", self.frequencies)
 
     @property
+    def integers(self) -> Floats:
+        """W in units of `unit`, shape (m, K), float64 without fractions."""
+        return _frequencies(self)[0]
+
+    @property
+    def unit(self) -> float:
+        """A power of two, so that W has `bits` bits."""
+        return _frequencies(self)[1]
+
+    @property
     def matrix(self) -> Array:
         """W, shape (m, K), float32."""
-        return _frequencies(self)
+        return _frequencies(self)[2]
 
-    def _draw(self) -> Array:
+    @property
+    def bits(self) -> int:
+        """Bits of a frequency: with 20 of a coordinate and those of m they are 52, so that Wᵀx is exact."""
+        return min(20, 52 - MOST_BITS - math.ceil(math.log2(self.features)))
+
+    def _draw(self) -> tuple[Floats, float, Array]:
         generator = np.random.default_rng([self.seed, 0x52464621])
         gammas = np.resize(np.asarray(self.kernel.gammas), self.frequencies)
         normal = generator.standard_normal((self.features, self.frequencies))
-        return np.asarray(normal * np.sqrt(2 * gammas), dtype=np.float32)
+        drawn = normal * np.sqrt(2 * gammas)
+        unit = 2.0 ** (math.ceil(math.log2(float(np.abs(drawn).max()))) - self.bits)
+        integers = np.rint(drawn / unit)
+        return integers, unit, (integers * unit).astype(np.float32)
 
     @property
     def size(self) -> int:
         """Length 2K of φ(x)."""
         return 2 * self.frequencies
-
-    def total(self, X: Array) -> Array:
-        """Σ_j φ(x_j) over the rows of X, shape (2K,), float64; computed in blocks, without an (n, K) array."""
-        total = np.zeros(self.size)
-        for start in range(0, len(X), BLOCK_ROWS):
-            angles = X[start : start + BLOCK_ROWS].astype(np.float32, copy=False) @ self.matrix
-            total[: self.frequencies] += np.cos(angles).sum(axis=0, dtype=np.float64)
-            total[self.frequencies :] += np.sin(angles).sum(axis=0, dtype=np.float64)
-        return total / math.sqrt(self.frequencies)
 
     def gap(self, Y: Array, target: Array) -> tuple[float, Array]:
         """‖(1/n_y) Σ_i φ(y_i) − target‖² and its gradient in Y, shape (n_y, m).
@@ -83,6 +91,6 @@ class RandomFeatures:
 
 
 @lru_cache(maxsize=4)
-def _frequencies(features: RandomFeatures) -> Array:
-    """Return W; cached, because all clients of a round use the same one."""
+def _frequencies(features: RandomFeatures) -> tuple[Floats, float, Array]:
+    """Return W in integers, their unit, and W; cached, because all clients of a round use the same one."""
     return features._draw()

@@ -16,7 +16,7 @@ from scipy.ndimage import gaussian_filter, zoom
 from dpfedvis.federation.private_map import Density
 from dpfedvis.federation.private_map.published_map import half_side
 from dpfedvis.numerics.kernels import Array
-from dpfedvis.reporting.drawing import save_png
+from dpfedvis.reporting.drawing import plain, save_png
 
 SMOOTHED = 0.8  # standard deviation of the smoothing, in cells
 STANDS_OUT = 4.0  # standard deviations of the noise that is left: about one false cell in 30,000
@@ -39,7 +39,7 @@ def draw_density(anchors: Array, density: Density, path: Path, *, title: str = "
         The caption stands below: ε and whom it trusts.
     """
     figure, axes = _canvas()
-    colours = class_colours(density.classes)
+    colours = class_colours(density.layers)
     _background(figure, axes, anchors, density, colours)
     _legend(axes, colours, "most frequent class")
     _finish(axes, half_side(anchors), title, caption)
@@ -50,7 +50,7 @@ def draw_private_view(
     anchors: Array,
     density: Density | None,
     places: Array,
-    labels: NDArray[np.int64] | None,
+    labels: NDArray[np.str_] | None,
     path: Path,
     *,
     title: str = "",
@@ -67,17 +67,17 @@ def draw_private_view(
     places : array of shape (n, 2)
         Where the client has placed its records.
     labels : array of shape (n,), optional
-        The client's own.
+        The client's own, by name.
     path : Path
     title, caption : str
     """
     figure, axes = _canvas()
-    public = () if density is None else density.classes
+    public = () if density is None else density.layers
     own = () if labels is None else tuple(np.unique(labels).tolist())
-    colours = class_colours(tuple(sorted({*public, *own})))
+    colours = class_colours(tuple(dict.fromkeys((*public, *own))))
     _background(figure, axes, anchors, density, colours)
     points: Any = _OWN if labels is None else np.array([colours[label] for label in labels.tolist()])
-    size = max(6.0, min(24.0, 8e3 / len(places)))
+    size = max(6.0, min(24.0, 8e3 / max(len(places), 1)))
     axes.scatter(places[:, 0], places[:, 1], s=size, c=points, edgecolors="white", linewidths=0.4, zorder=4)
     if labels is None:
         colours = {"own records": _OWN}
@@ -93,7 +93,7 @@ def smoothed(density: Density) -> tuple[Array, float]:
 
     Returns
     -------
-    shares : array of shape (classes, cells, cells)
+    shares : array of shape (layers, cells, cells)
         Some still negative: cut off at 0 before they are added up, they would add up to too much.
     noise : float
         Standard deviation of the noise that is left in each of them; at the edge, where fewer meet, there is less.
@@ -127,8 +127,8 @@ def contour_levels(total: Array, noise: float) -> Array:
     return np.geomspace(lowest, peak, CONTOURS + 1)[:-1] if peak > lowest else np.empty(0)
 
 
-def class_colours(classes: tuple[int, ...]) -> dict[Any, str]:
-    """Return a colour for each class; beyond ten, shades of one scale that are told apart by the numbers on the map."""
+def class_colours(classes: tuple[str, ...]) -> dict[str, str]:
+    """Return a colour for each class; beyond ten, shades of one scale that are told apart by the names on the map."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
@@ -145,14 +145,14 @@ def _canvas() -> tuple[Any, Any]:
     return figure, figure.add_subplot()
 
 
-def _background(figure: Any, axes: Any, anchors: Array, density: Density | None, colours: dict[Any, str]) -> None:
+def _background(figure: Any, axes: Any, anchors: Array, density: Density | None, colours: dict[str, str]) -> None:
     if density is not None:
         shares, noise = smoothed(density)
         total = np.maximum(shares.sum(axis=0), 0.0)
         box = (-density.grid.half, density.grid.half) * 2
         if density.classes:
             axes.imshow(_coloured(density, total, colours), origin="lower", extent=box, interpolation="nearest")
-            _number_classes(axes, density, shares)
+            _name_classes(axes, density, shares)
         else:
             peak = max(float(total.max()), np.finfo(np.float64).tiny)
             image = axes.imshow(
@@ -169,27 +169,27 @@ def _background(figure: Any, axes: Any, anchors: Array, density: Density | None,
     axes.scatter(anchors[:, 0], anchors[:, 1], s=6, c=_ANCHOR, edgecolors="white", linewidths=0.3, zorder=3)
 
 
-def _coloured(density: Density, total: Array, colours: dict[Any, str]) -> Array:
+def _coloured(density: Density, total: Array, colours: dict[str, str]) -> Array:
     """Colours of the leading classes, the paler the fewer records; white where no class stands out."""
     from matplotlib.colors import to_rgb
 
     leading = leading_class(density)
-    palette = np.array([to_rgb(colours[each]) for each in density.classes])
+    palette = np.array([to_rgb(colours[each]) for each in density.layers])
     strength = (0.2 + 0.6 * np.sqrt(total / max(float(total.max()), np.finfo(np.float64).tiny)))[..., None]
     mixed = 1 - strength * (1 - palette[leading])
     return np.where(leading[..., None] >= 0, mixed, 1.0)
 
 
-def _number_classes(axes: Any, density: Density, shares: Array) -> None:
+def _name_classes(axes: Any, density: Density, shares: Array) -> None:
     """Write each class where it is most frequent, so that nobody has to rely on colours."""
     leading, middles = leading_class(density), _middles(density.grid.half, density.grid.cells)
-    for index, name in enumerate(density.classes):
+    for index, name in enumerate(density.layers):
         own = np.where(leading == index, shares[index], 0.0)
         if own.max() > 0:
             row, column = np.unravel_index(own.argmax(), own.shape)
             box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
             axes.text(
-                middles[column], middles[row], str(name), ha="center", va="center", fontsize=10, bbox=box, zorder=5
+                middles[column], middles[row], plain(name), ha="center", va="center", fontsize=10, bbox=box, zorder=5
             )
 
 
@@ -197,11 +197,11 @@ def _middles(half: float, cells: int) -> Array:
     return (np.arange(cells) + 0.5) / cells * 2 * half - half
 
 
-def _legend(axes: Any, colours: dict[Any, str], title: str) -> None:
+def _legend(axes: Any, colours: dict[str, str], title: str) -> None:
     if not 0 < len(colours) <= 2 * len(PALETTE):
         return
     for name, colour in colours.items():
-        axes.scatter([], [], s=30, color=colour, label=str(name))
+        axes.scatter([], [], s=30, color=colour, label=plain(name))
     axes.legend(title=title, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
 
 

@@ -51,7 +51,7 @@ def density(measured: Density, anchors: Array) -> Spec:
     layers = [{"name": "all records", "z": packed(_percent(shares.sum(axis=0)))}]
     if measured.classes:
         layers += [{"name": f"class {name}", "z": packed(_percent(each))}
-                   for name, each in zip(measured.classes, shares, strict=True)]  # fmt: skip
+                   for name, each in zip(measured.layers, shares, strict=True)]  # fmt: skip
     return {
         "kind": "density",
         "half": measured.grid.half,

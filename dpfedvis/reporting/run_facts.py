@@ -236,7 +236,7 @@ def _density(path: Path) -> Density | None:
     with np.load(path, allow_pickle=False) as stored:
         shares = stored["shares"]
         grid = DensityGrid(float(stored["half"]), shares.shape[-1])
-        return Density(grid, shares, float(stored["noise"]), tuple(stored["classes"].tolist()))
+        return Density(grid, shares, float(stored["noise"]), tuple(map(str, stored["classes"].tolist())))
 
 
 def _simulation(folder: Path) -> Simulation | None:

@@ -81,6 +81,12 @@ def _budget(facts: RunFacts) -> Any | None:
     if len(x) <= NAMED:
         axes.set_xticks(x, [plain(each.label) for each in facts.steps], rotation=35, ha="right", fontsize=8)
     axes.legend(frameon=False, fontsize=8)
+    return _told(figure, facts)
+
+
+def _told(figure: Any, facts: RunFacts) -> Any:
+    """Say under a figure with an ε whether it is of a simulation, and of one machine."""
+    figure.supxlabel(plain(facts.statement["words"]["short"]), fontsize=7, color=_SOFT, x=0.99, ha="right")
     return figure
 
 
@@ -106,7 +112,7 @@ def _accountants(facts: RunFacts) -> Any | None:
     note = "" if all(bounds) else f"    * {readings[names[bounds.index(False)]]['note']}"
     axes.set(xlabel=f"ε in scope at δ = {facts.delta:g}{note}")
     axes.margins(x=0.15)
-    return figure
+    return _told(figure, facts)
 
 
 def _delta(facts: RunFacts) -> Any | None:
@@ -119,7 +125,7 @@ def _delta(facts: RunFacts) -> Any | None:
     axes.set(xlabel="ε, in scope", ylabel="δ")
     axes.set_xlim(left=0)
     axes.legend(frameon=False)
-    return figure
+    return _told(figure, facts)
 
 
 def _convergence(facts: RunFacts) -> Any | None:

@@ -117,17 +117,17 @@ def write_views(folder: Path, run: Run) -> None:
     text, views = caption(run.statement.to_dict(), estimator.density_), estimator.views()
     for place, client in enumerate(run.fed.clients):
         # A name may come from a file, and be no name for one.
-        path = folder / f"{place}-{re.sub(r'[^A-Za-z0-9._-]', '_', client.name)}.png"
-        title = f"private view of {client.name}: for this client alone"
-        places = views[client.name]
+        path = folder / f"{place}-{re.sub(r'[^A-Za-z0-9._-]', '_', client.own_name)}.png"
+        title = f"private view of {client.own_name}: for this client alone"
+        places, labels = views[client.own_name], run.fed.labels_of(client)
         draw_private_view(
-            estimator.published_map_.places, estimator.density_, places, client.y, path, title=title, caption=text
+            estimator.published_map_.places, estimator.density_, places, labels, path, title=title, caption=text
         )
 
 
 def caption(statement: Mapping[str, Any], density: Density | None) -> str:
     """Say under a picture what its public part costs, and against whom that ε holds."""
-    lines = [statement["headline"], statement["words"]["adversary"] or ""]
+    lines = [statement["headline"].replace("; ", ";\n"), statement["words"]["adversary"] or ""]
     if density is not None:
         lines.append(f"noise in a cell, before smoothing: {100 * density.noise:.2g} % of all records; lines: contours")
     return "\n".join([*lines, "grey dots: anchors, which stand for the landmarks"])

@@ -5,29 +5,33 @@
     trace.csv  report.html  figures/  simulation/
 
 The folder holds what the server has, and no record; with ``release="none"`` that is the published map, and the
-places of records stay with the clients. Only a simulation, a run with seeded noise, may also leave what lies past the
-door, in ``simulation/``. report.html is for people. An error before anything was released leaves no folder. One after
-that, an interruption, or a kill at any moment leaves a run that can go on: the ledger, because a spend must not be
-forgotten, and what `dpfedvis.runs.resume` keeps next to the folder.
+places of records stay with the clients. Only a simulation, a run with seeded noise, may also have what clients keep to
+themselves, in ``simulation/``. report.html is for people. An error before anything was released leaves no folder. One
+after that, an interruption, or a kill at any moment leaves a run that can go on: the ledger, because a spend must not
+be forgotten, and what `dpfedvis.runs.resume` keeps next to the folder.
+
+A run with real noise on a file of the user's is also written into the ledger of these records, which outlives it
+(`dpfedvis.runs.lifetime`).
 """
 
 from __future__ import annotations
 
 import shlex
 import time
+import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from accounting import Ledger
 from accounting.statement import Statement
 from dpfedvis.data import Dataset, FederatedData
 from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.federation.feddl import Callback
 from dpfedvis.numerics.files import write_text
 from dpfedvis.numerics.layouts import Progress
+from dpfedvis.runs.account import Account
 from dpfedvis.runs.folder import (
     CONFIG,
     FolderTaken,
@@ -90,9 +94,12 @@ class Run:
             "mechanism": self.config.mechanism,
             "release": self.config.release,
             "headline": statement["headline"],
+            "simulation": statement["simulation"],
+            "one_machine": statement["one_machine"],
             "epsilon_end_to_end": statement["epsilon_end_to_end"],
             "epsilon_in_scope": statement["epsilon_in_scope"],
             "delta": statement["delta"],
+            "all_runs": statement["all_runs"],
             "seconds": round(self.seconds, 3),
             "warnings": list(self.warnings),
             "files": sorted(path.name for path in self.folder.iterdir()),
@@ -109,6 +116,8 @@ def execute(
     show: Callable[[Run], None] | None = None,
     resume: bool = False,
     changed: Collection[str] | None = None,
+    ledger: str | Path | None = None,
+    lifetime_epsilon: float | None = None,
 ) -> Run:
     """Carry out a run, and write its ledger, statement and results to a folder.
 
@@ -132,6 +141,12 @@ def execute(
     changed : collection of str, optional
         With `resume`, names of the settings in `config` that count as given; by default those that are not at their
         defaults.
+    ledger : path-like, optional
+        Ledger of these records, for all runs with real noise on them. By default, for a file of the user's, one in the
+        state folder; see `dpfedvis.runs.lifetime`.
+    lifetime_epsilon : float, optional
+        ε that all runs on these records may spend together, at the δ of the first run that says it. It stays with the
+        ledger, and a run without room in it is refused before anything is released.
 
     Notes
     -----
@@ -141,12 +156,14 @@ def execute(
     result is of two versions.
     """
     folder, views = Path(folder), None if views is None else Path(views)
+    account = Account(None if ledger is None else Path(ledger), lifetime_epsilon)
     resume_folder = ResumeFolder(folder)
     if resume:
         config = same_settings(folder, config, changed)
         with resume_folder.held():
-            return _carry_out(_resumed(config, resume_folder, views), resume_folder, callbacks, progress, show)
-    order = _started(config, resume_folder, views)
+            order = _resumed(config, resume_folder, views, account)
+            return _carry_out(order, resume_folder, callbacks, progress, show)
+    order = _started(config, resume_folder, views, account)
     with resume_folder.held():
         resume_folder.forget()
         return _carry_out(order, resume_folder, callbacks, progress, show)
@@ -161,37 +178,41 @@ class _Order:
     fed: FederatedData
     estimator: FederatedEstimator
     views: Path | None
+    account: Account
     facts: dict[str, Any]
     resumed: bool
     warnings: tuple[str, ...] = ()
 
 
-def _started(config: RunConfig, resume_folder: ResumeFolder, views: Path | None) -> _Order:
+def _started(config: RunConfig, resume_folder: ResumeFolder, views: Path | None, account: Account) -> _Order:
     resume_folder.refuse_taken()
     refuse_taken(resume_folder.run)
     if views is not None:
         refuse_views(views, resume_folder.run, config)
-    return _ordered(config, views)
+    return _ordered(config, views, account)
 
 
-def _resumed(config: RunConfig, resume_folder: ResumeFolder, views: Path | None) -> _Order:
+def _resumed(config: RunConfig, resume_folder: ResumeFolder, views: Path | None, account: Account) -> _Order:
     facts = read_provenance(resume_folder.run)
     resume_folder.refuse_to_resume(facts)
-    order = _ordered(config, resume_folder.views(views))
+    account = replace(account, ledger=resume_folder.ledger(account.ledger))
+    order = _ordered(config, resume_folder.views(views), account)
     resume_folder.same_data(identity(order.dataset))
     others = changes(facts, order.facts)
     warning = f"{resume_folder.run} went on with other code than it began with: {', '.join(others)}"
     now = {key: order.facts[key] for key in ("started", "commit", "packages")}
+    facts.setdefault("run", order.facts["run"])
     facts["resumed"] = [*facts.get("resumed", ()), now]
     return replace(order, facts=facts, resumed=True, warnings=(warning,) if others else ())
 
 
-def _ordered(config: RunConfig, views: Path | None) -> _Order:
+def _ordered(config: RunConfig, views: Path | None, account: Account) -> _Order:
     dataset = config.dataset()
     fed = config.federated(dataset)
     config = config.resolved(fed)
-    facts = provenance(config, dataset, datetime.now(UTC))
-    return _Order(config, dataset, fed, config.estimator(), views, facts, resumed=False)
+    facts = {"run": uuid.uuid4().hex, **provenance(config, dataset, datetime.now(UTC))}
+    account = account.chosen(config, dataset)
+    return _Order(config, dataset, fed, config.estimator(), views, account, facts, resumed=False)
 
 
 def _carry_out(
@@ -208,14 +229,15 @@ def _carry_out(
             if each is not None:
                 make(each)
         sweep(folder)
-        resume_folder.remember(views, identity(order.dataset))
+        resume_folder.remember(views, identity(order.dataset), order.account.ledger)
         write_provenance(folder, order.facts)
         if not order.resumed:
             write_text(folder / CONFIG, config.to_toml())  # last: from here on the run can be resumed
         statement = _fit(order, resume_folder, callbacks, progress)
         # A resumed run may be drawn otherwise; only now is it known that it can be.
         write_text(folder / CONFIG, config.to_toml())
-        done = Run(folder, config, statement, order.estimator, order.fed, views, warnings=order.warnings)
+        warnings = (*order.warnings, *statement.warnings)
+        done = Run(folder, config, statement, order.estimator, order.fed, views, warnings=warnings)
         if show is not None:
             show(done)
         finished = datetime.now(UTC).isoformat(timespec="seconds")
@@ -242,7 +264,7 @@ def _fit(
     order: _Order, resume_folder: ResumeFolder, callbacks: Sequence[Callback], progress: Progress | None
 ) -> Statement:
     folder, config, estimator = resume_folder.run, order.config, order.estimator
-    with Ledger(folder / LEDGER, config.budget) as ledger:
+    with order.account.open(folder / LEDGER, config, order.dataset, order.facts) as (ledger, lifetime):
         recorder = Recorder(folder, rounds=config.recorded_rounds, resume=ledger if order.resumed else None)
         estimator.watch(
             witness=recorder,
@@ -257,6 +279,8 @@ def _fit(
             recorder.close()
         write_results(folder, estimator, order.fed, order.dataset, config)
         statement = estimator.statement_
+        if lifetime is not None:
+            statement = replace(statement, all_runs=lifetime.all_runs(statement.delta))
         write_statement(folder, statement)
         facts = {
             "release": config.release,

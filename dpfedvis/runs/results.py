@@ -3,7 +3,7 @@
     embedding.npz  embedding.csv  trace.csv  density.npz  simulation/
 
 ``simulation/`` holds scores and the place and label of every record. In a real federation nobody has them, so a run
-with real noise never writes it; see `RunConfig.evaluate`.
+with real noise never writes it, and one on a file of the user's only if asked; see `RunConfig.evaluate`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def write_results(
         Fitted.
     fed : FederatedData
     dataset : Dataset
-        For the names of its classes, in a simulation.
+        For its classes, in a simulation.
     config : RunConfig
         With all choices made.
     """
     write_map(folder, estimator, fed)
     lines = [f"{each.number},{each.step!r},{each.change!r}" for each in estimator.feddl_.trace]
     write_text(folder / TRACE, "\n".join([",".join(TRACE_COLUMNS), *lines]) + "\n")
-    if config.evaluate and config.noise == "seeded":
+    if config.evaluate:
         write_simulation(folder / SIMULATION, estimator, fed, dataset, config.seed)
 
 
@@ -83,7 +83,7 @@ def write_density(folder: Path, density: Density) -> None:
         "shares": density.shares,
         "half": np.array(density.grid.half),
         "noise": np.array(density.noise),
-        "classes": np.array(density.classes, dtype=np.int64),
+        "classes": np.array(density.classes, dtype=np.str_),
     }
     write_arrays(folder / DENSITY, arrays)
 
@@ -94,12 +94,13 @@ def write_simulation(
     """Write scores, and the place, client and label of every record."""
     folder.mkdir(exist_ok=True)
     scores = scores_of(estimator, fed, seed=seed)
-    labels: NDArray[np.int64] | None = fed.pooled()[1]
     arrays = {
         "places": places_of(estimator),
         "clients": np.repeat([client.name for client in fed.clients], fed.records),
-        **({} if labels is None else {"labels": labels, "class_names": np.array(dataset.class_names, dtype=np.str_)}),
     }
+    labels, names = dataset.numbered()
+    if labels is not None:
+        arrays |= {"labels": labels[fed.index.rows], "class_names": np.array(names, dtype=np.str_)}
     write_arrays(folder / PLACES, arrays)
     write_text(folder / SCORES, json.dumps(scores, indent=2, allow_nan=False) + "\n")
 

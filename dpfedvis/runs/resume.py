@@ -24,7 +24,7 @@ from dpfedvis.runs.folder import CONFIG, FolderTaken, make, spent
 from dpfedvis.runs.settings import RunConfig, read_toml
 from dpfedvis.runs.upload_writer import LEDGER
 
-_VIEWS, _DATA, _LOCK = "views.json", "data.json", "lock"
+_VIEWS, _DATA, _LEDGER, _LOCK = "views.json", "data.json", "ledger.json", "lock"
 
 
 class NotResumable(DpfedvisError):
@@ -73,9 +73,10 @@ class ResumeFolder:
                 raise NotResumable(f"another process is working on {self.run}") from None
             yield
 
-    def remember(self, views: Path | None, data: Mapping[str, Any]) -> None:
-        """Store what identifies the data, and where private views are to be drawn."""
+    def remember(self, views: Path | None, data: Mapping[str, Any], ledger: Path | None) -> None:
+        """Store what identifies the data, where private views are to be drawn, and which ledger the records have."""
         write_text(self.path / _DATA, json.dumps(data) + "\n")
+        write_text(self.path / _LEDGER, json.dumps(None if ledger is None else str(ledger.resolve())) + "\n")
         write_text(self.path / _VIEWS, json.dumps(None if views is None else str(views.resolve())) + "\n")
 
     def same_data(self, now: Mapping[str, Any]) -> None:
@@ -90,13 +91,19 @@ class ResumeFolder:
 
     def views(self, given: Path | None) -> Path | None:
         """Return where private views are to be drawn; raise if another folder is given."""
-        path = self.path / _VIEWS
+        return self._place("views", self.path / _VIEWS, given)
+
+    def ledger(self, given: Path | None) -> Path | None:
+        """Return the ledger of the records; raise if another is given."""
+        return self._place("ledger", self.path / _LEDGER, given)
+
+    def _place(self, name: str, path: Path, given: Path | None) -> Path | None:
         if not path.exists():  # interrupted before anything
             return given
         kept = _kept(path)
         found = None if kept is None else Path(kept)
         if given is not None and (found is None or given.resolve() != found):
-            raise SettingsDiffer(f"--resume keeps the settings of {self.run}: views is {kept}, not {given}")
+            raise SettingsDiffer(f"--resume keeps the settings of {self.run}: {name} is {kept}, not {given}")
         return found
 
     def refuse_taken(self) -> None:

@@ -68,10 +68,11 @@ class RunConfig(EstimatorSettings):
     recorded_rounds: int | None = told(
         None, partial(checks.whole, least=0), "record uploads of the first so many rounds only", "output"
     )
-    evaluate: bool = told(
-        True,
+    evaluate: bool | None = told(
+        None,
         _switch,
-        "in a simulation, write scores and labels, which nobody has in a real federation",
+        "in a simulation, write scores, places and labels of records, which nobody has in a real federation (only of "
+        "built-in data)",
         "output",
         draws=True,
     )
@@ -162,11 +163,23 @@ class RunConfig(EstimatorSettings):
         from dpfedvis.data import FederatedData
 
         dataset = self.dataset() if dataset is None else dataset
-        return FederatedData.from_dataset(dataset, clients=self.clients, partition=self.partition, seed=self.seed)
+        fed = FederatedData.from_dataset(dataset, clients=self.clients, partition=self.partition, seed=self.seed)
+        if self.epsilon is None or self.unit == "record":
+            return fed
+        # Neither a client's name nor its place in a file may tell that it took part.
+        return fed.shuffled(self.seed).with_neutral_names()
 
     def resolved(self, fed: FederatedData) -> Self:
         """Return the settings with all open choices made; they rest on public facts of `fed` alone."""
-        return super().resolved(fed).updated(clients=fed.n_clients)
+        chosen = super().resolved(fed)
+        seeded, evaluate = chosen.noise == "seeded", self.evaluate
+        if evaluate and not seeded:
+            raise InvalidParameter(
+                "evaluate", True, "left out with real noise: scores, places and labels are covered by no ε"
+            )
+        if evaluate is None:
+            evaluate = seeded and fed.origin == "built-in"
+        return chosen.updated(clients=fed.n_clients, evaluate=evaluate)
 
     def estimator(self) -> FederatedEstimator:
         """Return the estimator, ready to fit."""

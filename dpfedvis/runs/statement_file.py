@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from accounting import Ledger
-from accounting.statement import Statement, state
+from accounting.statement import AllRuns, Statement, state
 from dpfedvis.numerics.files import write_text
 from dpfedvis.runs.upload_writer import LEDGER, RecordingError
 
@@ -25,10 +26,13 @@ def statement_of(folder: Path) -> Statement:
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
         delta, facts, remarks = before["delta"], before["facts"], before["remarks"]
+        simulation, one_machine = bool(before["simulation"]), bool(before["one_machine"])
+        all_runs = None if before["all_runs"] is None else AllRuns.from_dict(before["all_runs"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordingError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
     whole = isinstance(facts, dict) and isinstance(remarks, list) and all(isinstance(each, str) for each in remarks)
     if not (whole and isinstance(delta, float) and 0 < delta < 1):
         raise RecordingError(f"{path} is damaged: parts of the statement are missing")
     with Ledger.read(folder / LEDGER) as ledger:
-        return state(ledger, delta=delta, facts=facts, remarks=remarks)
+        found = state(ledger, delta=delta, facts=facts, remarks=remarks, simulation=simulation, one_machine=one_machine)
+    return replace(found, all_runs=all_runs)

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from accounting import Event, Ledger
 from accounting.errors import AccountingError
 from accounting.events import from_dict
+from dpfedvis.federation.door import Values, in_units
 from dpfedvis.mechanisms import Mechanism, mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.runs.upload_writer import (
     EMBEDDING,
@@ -101,7 +103,12 @@ class RecordedUpload:
 
     @property
     def values(self) -> Array:
-        """The array, read-only, read from disk each time."""
+        """The array in its units, read from disk each time: the integers of a protected upload times their grid."""
+        return in_units(self._block.read(), self.events[0])
+
+    @property
+    def integers(self) -> Values:
+        """The array as it was released, read-only: int64 of a protected upload."""
         return self._block.read()
 
     @property
@@ -207,7 +214,8 @@ class Recording:
         try:
             facts = json.loads((folder / PUBLIC).read_text(encoding="utf-8"))
             known = facts.pop("parameters")
-            public = PublicParameters(**{**known, "kernel": Kernel(tuple(known["kernel"]))})
+            grid = None if known.get("grid") is None else Grid(**known["grid"])
+            public = PublicParameters(**{**known, "kernel": Kernel(tuple(known["kernel"])), "grid": grid})
             clients = tuple(RecordedClient(**each) for each in facts.pop("clients"))
             chosen = _mechanism(facts.pop("mechanism"))
             uploads, blocks = _entries(folder / UPLOADS)

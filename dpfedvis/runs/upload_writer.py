@@ -23,6 +23,7 @@ import numpy as np
 from accounting import Event, Ledger
 from accounting.events import from_dict, from_json
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.federation.door import Values
 from dpfedvis.federation.feddl import FedDLResult
 from dpfedvis.federation.round_log import Round
 from dpfedvis.mechanisms import Mechanism
@@ -69,7 +70,7 @@ class Recorder:
         self._values = (uploads / VALUES).open("ab")
         self._index = (uploads / INDEX).open("a", encoding="utf-8")
 
-    def __call__(self, events: Sequence[Event], values: Array) -> None:
+    def __call__(self, events: Sequence[Event], values: Values) -> None:
         """Record an upload: called as a witness."""
         if self._keeps(events[0].round):
             entry = {"events": [event.to_dict() for event in events]}
@@ -110,7 +111,12 @@ class Recorder:
         self.close()
         arrays = {"landmarks": result.landmarks, "start": result.start, **(published or {})}
         write_arrays(self._folder / LANDMARKS, arrays)
-        parameters = {**_shallow(result.public), "kernel": list(result.public.kernel.gammas)}
+        grid = result.public.grid
+        parameters = {
+            **_shallow(result.public),
+            "kernel": list(result.public.kernel.gammas),
+            "grid": None if grid is None else _shallow(grid),
+        }
         # Where the unit of the budget is a whole client, its number of records is private.
         hidden = result.plan is not None and result.plan.multipliers.budget.unit == "client"
         clients = [
@@ -161,7 +167,7 @@ class Recorder:
     def _keeps(self, round: int | None) -> bool:
         return self._rounds is None or round is None or round <= self._rounds
 
-    def _append(self, values: Array, entry: dict[str, Any]) -> None:
+    def _append(self, values: Values, entry: dict[str, Any]) -> None:
         block = _block(values)
         offset = self._values.tell()
         self._values.write(block.data)
@@ -225,7 +231,7 @@ def _key(entry: Mapping[str, Any]) -> str:
     return json.dumps({name: entry[name]}, sort_keys=True, ensure_ascii=False)
 
 
-def _block(values: Array) -> Array:
+def _block(values: Values) -> Values:
     """Values as they are written."""
     block = np.ascontiguousarray(values)
     return block.astype(block.dtype.newbyteorder("<"), copy=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from accounting import DiscreteGaussianRelease, GaussianRelease, SampledGaussianRelease, gaussian_epsilon
+from accounting import GaussianRelease, SampledGaussianRelease, gaussian_epsilon
 
 DELTA = 1e-5
 
@@ -23,10 +23,9 @@ def sampled(rate: float, sigma: float = 1.0, count: int = 1) -> SampledGaussianR
     )
 
 
-def discrete(sigma: float = 5.0, count: int = 1) -> DiscreteGaussianRelease:
-    return DiscreteGaussianRelease(
-        what="counts", client="a", adjacency="add-remove", sensitivity=1.0, sigma=sigma, count=count, granularity=0.01
-    )
+def discrete(sigma: float = 5.0, count: int = 1, **changes: object) -> GaussianRelease:
+    """Return releases on a grid."""
+    return gaussian(sigma, count, **{"what": "counts", "grid": 0.01, "values": 1000, "noise": "discrete", **changes})
 
 
 def exact_sampled_epsilon(rate: float, sigma: float, delta: float) -> float:

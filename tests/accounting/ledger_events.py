@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from accounting import Budget, DiscreteGaussianRelease, GaussianRelease, SampledGaussianRelease, Unprotected
+from accounting import Budget, GaussianRelease, SampledGaussianRelease, Unprotected
 
 BUDGET = Budget(1.0, 1e-5)
 EVENTS = 60  # in a ledger of small rounds that is far from its budget
@@ -19,8 +19,10 @@ def round_of(number: int) -> GaussianRelease:
     return gaussian(mu=0.01, round=number)
 
 
-def discrete(client: str = "a", mu: float = 0.1, **values: Any) -> DiscreteGaussianRelease:
-    return DiscreteGaussianRelease(what="moments", client=client, sensitivity=mu, sigma=1.0, granularity=0.01, **values)
+def discrete(client: str = "a", mu: float = 0.1, **values: Any) -> GaussianRelease:
+    """Return a release on a grid."""
+    values = {"what": "moments", "sensitivity": mu, "sigma": 1.0, "grid": 0.01, "values": 1000, **values}
+    return GaussianRelease(**{"client": client, "noise": "discrete", **values})
 
 
 def sampled(client: str = "a", **values: Any) -> SampledGaussianRelease:

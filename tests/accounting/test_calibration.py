@@ -11,7 +11,6 @@ from accounting import (
     Budget,
     CalibratedPlan,
     Composition,
-    DiscreteGaussianRelease,
     GaussianRelease,
     InvalidParameter,
     PlannedRelease,
@@ -20,7 +19,7 @@ from accounting import (
     gaussian_mu,
     sensitivity,
 )
-from accounting.accountants.closed import zcdp_rho
+from accounting.exactness import charged_epsilon, inner_delta
 
 BUDGET = Budget(1.0, 1e-5)
 SAMPLING = Budget(0.8, 1e-5, adjacency="add-remove")
@@ -85,21 +84,53 @@ def test_calibrate_then_account_is_the_identity_over_the_whole_range(epsilon: fl
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (2.0, 1e-5), (2.0, 1e-10), (50.0, 1e-5), (0.05, 0.3)])
-def test_discrete_noise_is_calibrated_by_zcdp(epsilon: float, delta: float) -> None:
-    plan = calibrate(Budget(epsilon, delta), PlannedRelease("counts", 1.0, count=3, granularity=0.01))
-    assert plan.accountant.name == "zcdp"
-    assert plan["counts"].sigma == pytest.approx(math.sqrt(3 / (2 * zcdp_rho(epsilon, delta))), rel=1e-8)
-    assert isinstance(plan["counts"].event("a"), DiscreteGaussianRelease)
+@pytest.mark.parametrize("values", [1, 392_000, 2**40])
+def test_noise_on_a_grid_is_calibrated_by_what_the_charge_leaves(epsilon: float, delta: float, values: int) -> None:
+    plan = calibrate(Budget(epsilon, delta), PlannedRelease("counts", 1.0, count=3, values=values))
+    assert plan.accountant.name == "gdp"
+    mu = gaussian_mu(epsilon - charged_epsilon(3 * values), inner_delta(3 * values, delta))
+    assert plan["counts"].sigma == pytest.approx(math.sqrt(3) / mu, rel=1e-8)
+    assert plan["counts"].sigma == pytest.approx(math.sqrt(3) / gaussian_mu(epsilon, delta), rel=0.5)
+    event = plan["counts"].event("a", grid=0.01)
+    assert isinstance(event, GaussianRelease)
+    assert (event.kind, event.grid, event.values, event.noise) == ("gaussian", 0.01, values, "seeded")
     assert_used_up(plan, 1e-6)
 
 
-def test_plain_and_discrete_noise_share_one_budget() -> None:
+def test_noise_with_and_without_a_grid_shares_one_budget() -> None:
     plan = calibrate(
-        BUDGET, [PlannedRelease("plain", 1.0, share=0.3), PlannedRelease("discrete", 2.0, share=0.7, granularity=0.01)]
+        BUDGET, [PlannedRelease("plain", 1.0, share=0.3), PlannedRelease("grid", 2.0, share=0.7, values=9)]
     )
-    assert plan.accountant.name == "zcdp"
-    assert plan["plain"].mu ** 2 / plan["discrete"].mu ** 2 == pytest.approx(3 / 7, rel=1e-9)
+    assert plan.accountant.name == "gdp"
+    assert plan["plain"].mu ** 2 / plan["grid"].mu ** 2 == pytest.approx(3 / 7, rel=1e-9)
     assert_used_up(plan, 1e-6)
+
+
+def test_a_grid_costs_almost_nothing() -> None:
+    with_grid = calibrate(BUDGET, PlannedRelease("g", 1.0, count=50, values=392_000))["g"].sigma
+    without = calibrate(BUDGET, PlannedRelease("g", 1.0, count=50))["g"].sigma
+    assert 1 < with_grid / without < 1 + 1e-6
+
+
+def test_a_budget_that_integers_cannot_meet_is_a_named_error() -> None:
+    planned = PlannedRelease("g", 1.0, values=2**47)
+    with pytest.raises(InvalidParameter, match="epsilon must be at most 500 for noise on a grid"):
+        calibrate(Budget(500.1, 1e-5), planned)
+    with pytest.raises(InvalidParameter, match="epsilon must be above the charge of 1 for the grid"):
+        calibrate(Budget(1.0, 1e-5), planned)
+    with pytest.raises(InvalidParameter, match="delta must be larger"):
+        calibrate(Budget(2.0, 1e-60), planned)
+    calibrate(Budget(500.0, 1e-5), planned)
+
+
+def test_the_grid_is_given_where_integers_are_planned_and_nowhere_else() -> None:
+    plan = calibrate(
+        BUDGET, [PlannedRelease("plain", 1.0, share=0.5), PlannedRelease("grid", 1.0, share=0.5, values=3)]
+    )
+    with pytest.raises(InvalidParameter, match="grid must be given for grid"):
+        plan["grid"].event("a")
+    with pytest.raises(InvalidParameter, match="grid must be None for plain"):
+        plan["plain"].event("a", grid=0.1)
 
 
 def test_one_sampled_release_gets_the_exact_amplified_noise() -> None:
@@ -134,18 +165,20 @@ def test_plain_and_sampled_noise_share_one_budget() -> None:
     assert ACCOUNTANTS["gdp"].epsilon(alone, SAMPLING.delta) < plan.epsilon
 
 
-def test_plain_sampled_and_discrete_noise_share_one_budget() -> None:
+def test_sampled_releases_on_a_grid_share_a_budget_with_others() -> None:
     plan = calibrate(
         SAMPLING,
         [
-            PlannedRelease("batch", 1.0, count=20, share=0.5, sampling_rate=0.2),
+            PlannedRelease("batch", 1.0, count=20, share=0.5, sampling_rate=0.2, values=10**5),
             PlannedRelease("plain", 1.0, share=0.3),
-            PlannedRelease("discrete", 1.0, share=0.2, granularity=0.01),
+            PlannedRelease("grid", 1.0, share=0.2, values=10**6),
         ],
     )
-    assert plan.accountant.name == "rdp"
-    kinds = [type(release.event("a")) for release in plan.releases]
-    assert kinds == [SampledGaussianRelease, GaussianRelease, DiscreteGaussianRelease]
+    assert plan.accountant.name == "pld"
+    event = plan["batch"].event("a", grid=0.01, noise="discrete")
+    assert isinstance(event, SampledGaussianRelease)
+    assert (event.values, event.grid) == (10**5, 0.01)
+    assert plan.composition.values == 20 * 10**5 + 10**6
     assert_used_up(plan, 1e-3)
 
 
@@ -199,15 +232,10 @@ def test_sampling_under_replace_one_is_a_named_error() -> None:
         *[("count", value) for value in (0, -1, 2.5, math.inf, math.nan, "3")],
         *[("share", value) for value in (0.0, -0.1, 1.01, math.nan, "1")],
         *[("sampling_rate", value) for value in (0.0, 1.5, -1, math.nan, "0.1")],
-        *[("granularity", value) for value in (0.0, -1, math.inf, math.nan, "1")],
+        *[("values", value) for value in (-1, 2.5, math.inf, math.nan, "1", None)],
     ],
 )
 def test_bad_numbers_in_a_plan_are_named_errors(field: str, bad: object) -> None:
     with pytest.raises(InvalidParameter, match=f"{field} of gradient must be") as caught:
         PlannedRelease(**{"what": "gradient", "sensitivity": 1.0, field: bad})
     assert repr(bad) in str(caught.value)
-
-
-def test_sampling_with_discrete_noise_in_one_release_is_refused() -> None:
-    with pytest.raises(InvalidParameter, match="sampling_rate must be None with discrete noise"):
-        PlannedRelease("batch", 1.0, sampling_rate=0.1, granularity=0.1)

@@ -9,7 +9,6 @@ import math
 import pytest
 
 from accounting import (
-    DiscreteGaussianRelease,
     Event,
     GaussianRelease,
     InvalidParameter,
@@ -27,12 +26,18 @@ EXAMPLES: dict[str, Event] = {
     "sampled-gaussian": SampledGaussianRelease(
         **COMMON, adjacency="add-remove", sensitivity=1.0, sigma=2.0, sampling_rate=0.1, stage="subspace"
     ),
-    "discrete-gaussian": DiscreteGaussianRelease(
-        **COMMON, sensitivity=1e-300, sigma=5e-300, granularity=2.0**-40, noise="discrete", trust="central"
-    ),
     "unprotected": Unprotected(**COMMON, why="exact distances", stage="release", round=0),
     "post-processing": PostProcessing(**COMMON, of="noisy records"),
 }
+
+
+ON_GRID = GaussianRelease(
+    **COMMON, sensitivity=1e-300, sigma=5e-300, grid=1e-301, values=12, noise="discrete", trust="central"
+)
+SEEDED = SampledGaussianRelease(
+    **COMMON, adjacency="add-remove", sensitivity=1.0, sigma=2.0, sampling_rate=0.1, grid=2.0**-40, values=3
+)
+ALL = {**EXAMPLES, "on a grid": ON_GRID, "sampled, on a grid": SEEDED}
 
 
 def gaussian(**changes: object) -> GaussianRelease:
@@ -44,7 +49,7 @@ def test_every_kind_has_an_example() -> None:
     assert all(example.kind == kind for kind, example in EXAMPLES.items())
 
 
-@pytest.mark.parametrize("event", EXAMPLES.values(), ids=EXAMPLES.keys())
+@pytest.mark.parametrize("event", ALL.values(), ids=ALL.keys())
 def test_an_event_survives_json_and_is_one_canonical_line(event: Event) -> None:
     line = event.to_json()
     assert from_json(line) == event
@@ -56,7 +61,7 @@ def test_an_event_survives_json_and_is_one_canonical_line(event: Event) -> None:
     assert set(keys) == {"kind", *(field.name for field in dataclasses.fields(event))}
 
 
-@pytest.mark.parametrize("event", EXAMPLES.values(), ids=EXAMPLES.keys())
+@pytest.mark.parametrize("event", ALL.values(), ids=ALL.keys())
 def test_an_event_is_frozen(event: Event) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         event.client = "someone else"
@@ -134,13 +139,38 @@ def test_sampling_under_replace_one_is_refused() -> None:
         SampledGaussianRelease(**COMMON, adjacency="replace-one", sensitivity=1.0, sigma=1.0, sampling_rate=0.1)
 
 
-@pytest.mark.parametrize("granularity", [0, -1, math.inf, math.nan, "1"])
-def test_granularity_must_be_positive(granularity: object) -> None:
-    with pytest.raises(InvalidParameter, match="granularity must be"):
-        DiscreteGaussianRelease(**COMMON, sensitivity=1.0, sigma=1.0, granularity=granularity)
+@pytest.mark.parametrize("grid", [0, -1, math.inf, math.nan, "1"])
+def test_a_grid_must_be_positive(grid: object) -> None:
+    with pytest.raises(InvalidParameter, match="grid must be"):
+        gaussian(grid=grid, values=3)
 
 
-@pytest.mark.parametrize("kind", ["laplace", "", None, 3, [], {}, "event"])
+@pytest.mark.parametrize("values", [0, -1, 1.5, math.nan, math.inf, "3", None, True])
+def test_a_release_on_a_grid_says_how_many_integers_it_has(values: object) -> None:
+    with pytest.raises(InvalidParameter, match="values must be a whole number of at least 1"):
+        gaussian(grid=0.01, values=values)
+    if values != 0:
+        with pytest.raises(InvalidParameter, match="values without a grid must be"):
+            gaussian(values=values)
+
+
+def test_noise_on_a_grid_comes_from_a_source_of_integers() -> None:
+    for noise in ("seeded", "discrete"):
+        assert gaussian(grid=0.01, values=3, noise=noise).mu == gaussian().mu
+    for noise in ("system", "none"):
+        with pytest.raises(InvalidParameter, match="noise on a grid must be one of seeded, discrete"):
+            gaussian(grid=0.01, values=3, noise=noise)
+
+
+@pytest.mark.parametrize("grid", [0.6, 1e3, 1e-300])
+def test_noise_that_no_sampler_makes_is_refused(grid: float) -> None:
+    """Of 4 cells a party at least, which is worth √12."""
+    assert gaussian(sigma=2.0, grid=0.57, values=3).grid == 0.57
+    with pytest.raises(InvalidParameter, match="sigma/grid must be from √12"):
+        gaussian(sigma=2.0, grid=grid, values=3)
+
+
+@pytest.mark.parametrize("kind", ["laplace", "discrete-gaussian", "", None, 3, [], {}, "event"])
 def test_an_unknown_kind_is_a_named_error(kind: object) -> None:
     with pytest.raises(InvalidParameter, match="kind must be one of gaussian, ") as caught:
         from_dict({**EXAMPLES["gaussian"].to_dict(), "kind": kind})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -9,43 +10,54 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import (
+    ACCOUNTANTS,
+    Accountant,
     Budget,
     Composition,
-    DiscreteGaussianRelease,
     GaussianRelease,
     SampledGaussianRelease,
     Unprotected,
-    tightest,
 )
 from accounting import gate as gates
-from accounting.composition import group_of
+from accounting.composition import SampledGroup, group_of
 from accounting.gate import Gate
 
 BUDGET = Budget(1.0, 1e-5, adjacency="add-remove")
 _MUS = st.just(0.0) | st.floats(1e-3, 0.5)
 
 
-# With a discrete release among them, sampled ones are accounted by RDP, which is quick; the ledger's tests use PLD.
-def composition(*, gaussian: float = 0.0, discrete: float = 0.0, sampled: int = 0, sigma: float = 1.5) -> Composition:
-    """A composition with these totals of μ and this number of sampled releases."""
+def composition(
+    *, gaussian: float = 0.0, discrete: float = 0.0, sampled: int = 0, sigma: float = 1.5, values: int = 10**9
+) -> Composition:
+    """A composition with these totals of μ, without and with a grid, and this number of sampled releases."""
     common = {"what": "x", "client": "a", "adjacency": "add-remove"}
     result = Composition()
     if gaussian:
         result.add(GaussianRelease(**common, sensitivity=gaussian, sigma=1.0))
     if discrete:
-        result.add(DiscreteGaussianRelease(**common, sensitivity=discrete, sigma=1.0, granularity=0.1))
+        result.add(GaussianRelease(**common, sensitivity=discrete, sigma=1.0, grid=0.1, values=values))
     if sampled:
         result.add(SampledGaussianRelease(**common, sensitivity=1.0, sigma=sigma, sampling_rate=0.05, count=sampled))
     return result
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read sampled releases by RDP, which is quick; the ledger's tests use PLD."""
+    monkeypatch.setattr(gates, "tightest", reader)
+
+
+def reader(releases: Composition) -> Accountant:
+    return ACCOUNTANTS["rdp" if releases.sampled else "gdp"]
+
+
 def epsilon(releases: Composition) -> float:
-    return tightest(releases).epsilon(releases, BUDGET.delta)
+    return reader(releases).epsilon(releases, BUDGET.delta)
 
 
-@given(gaussian=_MUS, discrete=_MUS)
-def test_closed_forms_agree_with_the_accountants(gaussian: float, discrete: float) -> None:
-    releases = composition(gaussian=gaussian, discrete=discrete)
+@given(gaussian=_MUS, discrete=_MUS, values=st.sampled_from([1, 10**6, 2**45, 2**47, 2**60]))
+def test_closed_forms_agree_with_the_accountants(gaussian: float, discrete: float, values: int) -> None:
+    releases = composition(gaussian=gaussian, discrete=discrete, values=values)
     difference = epsilon(releases) - BUDGET.epsilon
     if abs(difference) > 1e-8:
         assert Gate(BUDGET).fits(releases) == (difference < 0)
@@ -63,7 +75,7 @@ def test_room_is_the_largest_gaussian_release_that_fits(gaussian: float, discret
 
     assert after(room * (1 - 1e-9))
     assert not after(room * (1 + 1e-6))
-    assert room <= math.sqrt(gate.gaussian_mu2)
+    assert room <= math.sqrt(gate.allowed_mu2())
 
 
 def test_unprotected_never_fits_and_nothing_always_does() -> None:
@@ -123,7 +135,7 @@ def test_room_after_sampled_releases_is_safe() -> None:
 @settings(max_examples=30)
 def test_a_remembered_frontier_never_lets_an_overspend_pass(gaussian: float, sampled: int) -> None:
     gate = Gate(Budget(0.4, 1e-5, adjacency="add-remove"))
-    group = (1.5 * (1 - 1e-11), 0.05)
+    group = SampledGroup(1.5 * (1 - 1e-11), 0.05)
     gate.fits(composition(gaussian=0.03, discrete=0.05, sampled=1), group)
     releases = composition(gaussian=gaussian, discrete=0.05, sampled=sampled)
     if gate.fits(releases):
@@ -137,3 +149,29 @@ def test_looking_ahead_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         what="x", client="a", adjacency="add-remove", sensitivity=1.0, sigma=500.0, sampling_rate=0.01
     )
     assert gate.fits(Composition([event]), group_of(event))
+
+
+def test_integers_that_are_yet_to_come_are_looked_ahead_too() -> None:
+    """A frontier knows how many integers its releases draw: more of them do not fit in it."""
+    gate = Gate(BUDGET)
+    event = SampledGaussianRelease(
+        what="x",
+        client="a",
+        adjacency="add-remove",
+        sensitivity=1.0,
+        sigma=3.0,
+        sampling_rate=0.05,
+        grid=0.01,
+        values=2**43,
+    )
+    count = 0
+    releases = Composition()
+    while gate.fits((releases.add(event), releases)[1], group_of(event)):
+        count += 1
+        assert count < 30
+    # Charged by 2 · 2⁴³ · 2⁻⁴⁸ each, rounded up to a power of two: sixteen would cost 1 by that alone.
+    assert 2 <= count < 16
+    assert epsilon(releases) > BUDGET.epsilon
+    # One release of the same noise with more integers is more than the frontier knows.
+    assert gate.fits(Composition([event]))
+    assert not gate.fits(Composition([dataclasses.replace(event, values=2**47)]))

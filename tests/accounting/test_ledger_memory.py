@@ -104,7 +104,7 @@ def test_any_sqlite_program_can_read_the_file(tmp_path: Path) -> None:
         rows = connection.execute("SELECT client, round, what, kind, stage FROM events ORDER BY seq").fetchall()
         assert rows == [
             ("a", 3, "gradient", "gaussian", "landmarks"),
-            ("b", None, "moments", "discrete-gaussian", "landmarks"),
+            ("b", None, "moments", "gaussian", "landmarks"),
         ]
         sensitivity = "SELECT json_extract(body, '$.sensitivity') FROM events WHERE client = 'a'"
         assert connection.execute(sensitivity).fetchone() == (0.1,)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import (
+    ACCOUNTANTS,
     Budget,
     BudgetExceeded,
     CalibratedPlan,
@@ -22,11 +23,21 @@ from accounting import (
     LedgerError,
     PlannedRelease,
     calibrate,
+    calibration,
+    gate,
     gaussian_epsilon,
     gaussian_mu,
     tightest,
 )
+from accounting import ledger as ledgers
 from tests.accounting.ledger_events import BUDGET, discrete, exact_rows, gaussian, sampled
+
+
+def by_rdp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read all releases by RDP, which is quick."""
+    for module in (calibration, gate, ledgers):
+        monkeypatch.setattr(module, "tightest", lambda _: ACCOUNTANTS["rdp"])
+
 
 # --- What is spent and what is left ---------------------------------------------------------------------------------
 
@@ -124,26 +135,52 @@ def test_a_sampled_plan_fits_exactly_and_one_more_release_is_refused() -> None:
     assert len(ledger) == rounds * len(clients)
 
 
-def test_a_discrete_plan_fits_exactly_and_one_more_release_is_refused() -> None:
-    plan = calibrate(BUDGET, PlannedRelease("moments", 1.001, count=8, granularity=2.0**-12))
+@pytest.mark.parametrize("values", [1, 400_000, 2**42])
+def test_a_plan_on_a_grid_fits_exactly_and_one_more_release_is_refused(values: int) -> None:
+    plan = calibrate(BUDGET, PlannedRelease("moments", 1.001, count=8, values=values))
     ledger = Ledger(budget=BUDGET)
     for number in range(8):
-        ledger.record(plan["moments"].event("a", round=number, noise="discrete"))
+        ledger.record(plan["moments"].event("a", round=number, noise="discrete", grid=2.0**-12))
     assert 1 - 1e-6 < ledger.spent() <= 1.0
-    assert tightest(ledger.composition("a")).name == "zcdp"
+    assert tightest(ledger.composition("a")).name == "gdp"
     with pytest.raises(BudgetExceeded):
-        ledger.record(plan["moments"].event("a", round=8))
+        ledger.record(plan["moments"].event("a", round=8, grid=2.0**-12))
+    # Nor does anything else fit, however little: its integers are charged too.
+    with pytest.raises(BudgetExceeded):
+        ledger.record(discrete(mu=1e-4, values=8 * values))
 
 
-def test_mixtures_of_kinds_are_accounted_together() -> None:
+def test_a_sampled_plan_on_a_grid_fits_exactly_and_one_more_release_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_rdp(monkeypatch)
+    budget = Budget(1.0, 1e-5, adjacency="add-remove")
+    plan = calibrate(budget, PlannedRelease("gradient", 0.4, count=6, sampling_rate=0.1, values=2**40))
+    ledger = Ledger(budget=budget)
+    for number in range(6):
+        ledger.record(plan["gradient"].event("a", round=number, grid=1e-3))
+    assert 1 - 1e-3 < ledger.spent() <= 1.0
+    with pytest.raises(BudgetExceeded):
+        ledger.record(plan["gradient"].event("a", round=6, grid=1e-3))
+
+
+def test_no_release_on_a_grid_fits_a_budget_that_its_sampler_cannot_meet() -> None:
+    ledger = Ledger(budget=Budget(501.0, 1e-5))
+    with pytest.raises(BudgetExceeded):
+        ledger.record(discrete(mu=1e-3))
+    ledger.record(gaussian(mu=1e-3))
+
+
+def test_mixtures_of_kinds_are_accounted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_rdp(monkeypatch)
     budget = Budget(2.0, 1e-5, adjacency="add-remove")
     ledger = Ledger(budget=budget)
     meaning = {"adjacency": "add-remove"}
     ledger.record(gaussian(mu=0.2, **meaning))
     ledger.record(discrete(mu=0.2, **meaning))
-    assert tightest(ledger.composition("a")).name == "zcdp"
+    assert tightest(ledger.composition("a")).name == "gdp"
     ledger.record(sampled(sigma=4.0))
-    assert tightest(ledger.composition("a")).name == "rdp"
+    assert tightest(ledger.composition("a")).name == "pld"
     ledger.record(gaussian("b", 0.2, **meaning), sampled("b", sigma=4.0))
     assert tightest(ledger.composition("b")).name == "pld"
     assert ledger.spent(client="b") < ledger.spent(client="a") == ledger.spent() < 2.0

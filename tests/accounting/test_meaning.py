@@ -10,7 +10,6 @@ import pytest
 from accounting import (
     Budget,
     CannotAccount,
-    DiscreteGaussianRelease,
     GaussianRelease,
     InvalidParameter,
     Ledger,
@@ -22,6 +21,7 @@ from accounting import (
     sensitivity,
 )
 from accounting.gate import Gate
+from accounting.noise import add_rounded
 
 
 def gaussian(client: str = "a", **fields: object) -> GaussianRelease:
@@ -46,13 +46,12 @@ def test_other_noise_cannot_be_booked_as_continuous(noise: str) -> None:
         calibrate(Budget(1, 1e-5), PlannedRelease("g", 1.0))["g"].event("a", noise=noise)
 
 
-def test_a_release_on_a_grid_is_discrete_by_default_and_by_force() -> None:
-    release = calibrate(Budget(1, 1e-5), PlannedRelease("g", 1.0, granularity=0.01))["g"]
-    event = release.event("a")
-    assert isinstance(event, DiscreteGaussianRelease)
-    assert event.noise == "discrete"
+def test_a_release_on_a_grid_is_seeded_unless_said_otherwise_and_never_continuous() -> None:
+    release = calibrate(Budget(1, 1e-5), PlannedRelease("g", 1.0, values=4))["g"]
+    assert release.event("a", grid=0.01).noise == "seeded"
+    assert release.event("a", grid=0.01, noise="discrete").noise == "discrete"
     with pytest.raises(InvalidParameter, match="noise"):
-        release.event("a", noise="system")
+        release.event("a", grid=0.01, noise="system")
 
 
 def test_an_open_ledger_sees_what_others_wrote(tmp_path: Path) -> None:
@@ -82,7 +81,7 @@ def test_what_fits_is_never_one_digit_over_when_computed_back() -> None:
     for _ in range(300):
         budget = Budget(float(10 ** generator.uniform(-3, 2)), float(10 ** generator.uniform(-12, -2)))
         ledger = Ledger(budget=budget)
-        ledger.record(gaussian(sigma=1 / np.sqrt(Gate(budget).gaussian_mu2) * (1 + 1e-15)))
+        ledger.record(gaussian(sigma=1 / np.sqrt(Gate(budget).allowed_mu2()) * (1 + 1e-15)))
         assert ledger.spent() <= budget.epsilon
         assert Ledger(budget=budget).remaining() <= budget.epsilon
 
@@ -107,7 +106,7 @@ def test_a_cycle_of_sampled_and_plain_releases_is_looked_ahead_as_a_whole(monkey
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_no_noise_covers_what_is_not_finite(value: float) -> None:
     with pytest.raises(InvalidParameter, match="finite"):
-        SeededNoise(np.random.default_rng(0)).add(np.array([1.0, value]), 1.0)
+        add_rounded(np.array([1.0, value]), 1.0, 0.01, SeededNoise(np.random.default_rng(0)))
 
 
 def test_the_scale_histogram_is_for_replace_one() -> None:

@@ -10,7 +10,6 @@ from scipy.stats import norm
 
 from accounting import (
     Budget,
-    DiscreteGaussianRelease,
     GaussianRelease,
     Ledger,
     SampledGaussianRelease,
@@ -90,11 +89,24 @@ def test_the_best_guess_is_that_of_the_likelihood_ratio() -> None:
         assert best_guess(ledger) == 1.0
 
 
-def test_with_discrete_noise_the_best_guess_is_bounded_from_above() -> None:
-    """On a fine grid it is the continuous one, nearly; the bound is above that and below certainty."""
+def test_on_a_grid_the_best_guess_is_that_of_the_gaussian_and_the_charge() -> None:
     for sigma in (0.3, 1.0, 4.0, 20.0):
+        for values, more in ((1000, 1e-11), (2**40, 0.004), (2**60, 1.0)):
+            with Ledger(None) as ledger:
+                common = {"what": "sums", "client": "a", "sensitivity": 1.0, "sigma": sigma}
+                ledger.record(GaussianRelease(**common, grid=1e-6, values=values))
+                assert norm.cdf(0.5 / sigma) < best_guess(ledger) <= min(1, norm.cdf(0.5 / sigma) + more)
+
+
+def test_the_charge_of_the_best_guess_covers_the_real_distributions() -> None:
+    """Two discrete Gaussians a cell apart, exactly, against the Gaussian that they are worth."""
+    for s in (4.0, 10.0):
+        support = np.arange(-300, 301)
+        weights = np.exp(-(support.astype(float) ** 2) / (2 * s * s))
+        weights /= weights.sum()
+        exact = 0.5 + 0.25 * np.abs(np.diff(weights)).sum()
         with Ledger(None) as ledger:
             ledger.record(
-                DiscreteGaussianRelease(what="sums", client="a", sensitivity=1, sigma=sigma, granularity=1e-6)
+                GaussianRelease(what="x", client="a", sensitivity=1, sigma=math.sqrt(s * s - 4), grid=1, values=1)
             )
-            assert norm.cdf(0.5 / sigma) <= best_guess(ledger) < 1
+            assert exact <= best_guess(ledger) < exact + 0.01

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from accounting import Budget, Ledger, checks
 from attacks.auditing.evidence import Watcher
 from attacks.membership.rates import Game, StrongGames, judge
-from attacks.shared.gradients import Contribution, Float64, SeenGradient, check_seen, noise_of
+from attacks.shared import gradients
+from attacks.shared.gradients import Contribution, Float64, SeenGradient, check_seen
 from attacks.shared.statistics import Limit
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
@@ -51,7 +52,7 @@ def see(feddl: FedDL, parts: Iterable[Array], *, ledger: Ledger | None = None) -
         event = upload.events[0]
         if event.what == "gradient" and event.round is not None:
             values = upload.values.astype(np.float64)
-            seen[event.client].append(SeenGradient(trajectory[event.round - 1], values, noise_of(event)))
+            seen[event.client].append(SeenGradient(trajectory[event.round - 1], values, gradients.noise_of(event)))
     return [tuple(seen[client.plan.name]) for client in run.clients]
 
 
@@ -189,7 +190,9 @@ def play(
         event = upload.events[0]
         if event.what != "gradient" or len(upload.events) > 1:
             raise DpfedvisError(f"the strong game reads gradients of single clients, not {event.what}")
-        seen[event.client].append(SeenGradient(start.astype("f8"), upload.values.astype("f8"), noise_of(event)))
+        seen[event.client].append(
+            SeenGradient(start.astype("f8"), upload.values.astype("f8"), gradients.noise_of(event))
+        )
     # The clients hold float32.
     record, other, known = (each.astype("f4") for each in (neighbours.record, neighbours.other, neighbours.known))
     model, size = Contribution(run.public.kernel), len(neighbours.known) + 1

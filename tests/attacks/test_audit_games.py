@@ -16,7 +16,6 @@ from scipy.stats import binomtest
 
 from accounting import (
     Budget,
-    DiscreteGaussianRelease,
     GaussianRelease,
     InvalidParameter,
     Ledger,
@@ -218,7 +217,7 @@ def test_the_claim_of_a_ledger_is_its_own() -> None:
         assert found.epsilon == pytest.approx(gaussian_epsilon(math.sqrt(2), DELTA), rel=1e-9)
         assert (found.exists, found.source) == (True, "ledger")
     with Ledger() as ledger:
-        ledger.record(DiscreteGaussianRelease(**common, sigma=1.0, granularity=0.001))
+        ledger.record(GaussianRelease(**common, sigma=1.0, noise="discrete", grid=0.001, values=100))
         found = Claim.of_ledger(ledger, DELTA)
         assert found.mu == 1
         assert found.epsilon >= gaussian_epsilon(1.0, DELTA)

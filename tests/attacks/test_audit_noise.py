@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from accounting import Budget, InvalidParameter, gaussian_epsilon
+from accounting import Budget, InvalidParameter, SeededNoise, gaussian_epsilon
 from attacks import audit
 from attacks.auditing import AuditResult, NoiseAudit
-from dpfedvis.federation import Streams
+from dpfedvis.federation import Streams, client
 from dpfedvis.mechanisms import (
     MECHANISMS,
     GradientPerturbation,
     InputPerturbation,
     Mechanism,
 )
+from dpfedvis.numerics.exact import Integers
 
 DELTA = 1e-5
 BUDGET = Budget(gaussian_epsilon(1.0, DELTA), DELTA)  # μ = 1
@@ -63,11 +64,10 @@ def test_every_protected_mechanism_under_every_trust(mechanism: Mechanism) -> No
     assert result.facts["rounds"] == (1 if mechanism.protection == "home" else mechanism.uploads(4))
 
 
-@pytest.mark.parametrize("noise", ["system", "discrete"])
-def test_other_noise_sources(noise: str) -> None:
+def test_noise_of_the_operating_system() -> None:
     """Not seeded, so with wide margins: five standard deviations of the estimate."""
-    result = audited(noise=noise, canaries=10_000, rounds=2, confidence=0.99)
-    assert result.facts["noise"] == noise
+    result = audited(noise="discrete", canaries=10_000, rounds=2, confidence=0.99)
+    assert result.facts["noise"] == "discrete"
     assert result.bound("gdp").epsilon > 3.0
     assert result.bound("gdp").epsilon < 1.25 * CLAIM
 
@@ -82,30 +82,39 @@ def test_correct_code_is_called_violated_no_more_often_than_stated() -> None:
 # Planted faults: streams that give faulty generators, passed where a run passes its own.
 
 
-class Scaled(np.random.Generator):
-    """Too little noise: every normal number times `factor`."""
+class Weak(np.random.Generator):
+    """Too little noise: marks a generator whose noise is to be weakened by `factor`."""
 
     factor = 0.5
 
-    def standard_normal(self, *args: Any, **kwargs: Any) -> Any:
-        drawn = super().standard_normal(*args, **kwargs)
-        drawn *= self.factor
-        return drawn
 
-
-class ForOneRound(Scaled):
+class ForOneRound(Weak):
     """Noise calibrated to one round, used in all of them: composition forgotten."""
 
     factor = 1 / math.sqrt(ROUNDS)
 
 
-class NoNoise(Scaled):
+class NoNoise(Weak):
     factor = 0.0
+
+
+class WeakNoise(SeededNoise):
+    """The noise of a generator, times what the generator is marked with."""
+
+    def add_integers(self, values: Integers, parameter: Any) -> Integers:
+        factor = getattr(self.generator, "factor", 1.0)
+        noise = super().add_integers(values, parameter) - values
+        return values + np.rint(factor * noise).astype(np.int64)
+
+
+@pytest.fixture(autouse=True)
+def weak_where_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "SeededNoise", WeakNoise)
 
 
 class HalfNoise(Streams):
     def generator(self, *purpose: str | int) -> np.random.Generator:
-        return Scaled(super().generator(*purpose).bit_generator)
+        return Weak(super().generator(*purpose).bit_generator)
 
 
 class OneRoundNoise(Streams):
@@ -129,7 +138,7 @@ class OneClientWithout(Streams):
 
 
 class SharedByAll(Streams):
-    """The same noise at every client: harmless here, where each client's upload is seen by itself."""
+    """The same noise at every client: whoever knows the records of one takes the noise off the others."""
 
     def generator(self, *purpose: str | int) -> np.random.Generator:
         return super().generator(*purpose[:2], 0, *purpose[3:])
@@ -169,7 +178,14 @@ def test_streams_without_a_fault_pass() -> None:
     """The planted faults are found for what they do, and not for being planted."""
     honest = audited(streams=Streams(0), rounds=4)
     assert honest.to_json() == audited(rounds=4).to_json()
-    assert audited(streams=SharedByAll(0), rounds=4).verdict == "consistent"
+
+
+def test_noise_that_clients_share_is_found() -> None:
+    """Though no game shows it: each looks at one client by itself."""
+    result = audited(streams=SharedByAll(0), rounds=4)
+    assert result.verdict == "violated"
+    assert {"independence", "repeated"} <= {finding.check for finding in result.findings}
+    assert result.beyond_chance < result.claim.epsilon
 
 
 def test_the_seed_decides_everything() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from scipy.special import ndtr
 from scipy.stats import kstest
 
-from accounting import Budget, GaussianRelease, InvalidParameter, Ledger, NoiseSource, SeededNoise
+from accounting import Budget, GaussianRelease, InvalidParameter, Ledger, NoiseSource
 from accounting.audit_summary import HARDLY, SEPARATE
 from accounting.rounding import rounded_down
 from attacks import audit
@@ -20,6 +20,7 @@ from attacks.auditing import Claim, PipelineAudit
 from attacks.auditing.pipeline_games import Played, for_statement
 from dpfedvis.federation import client
 from dpfedvis.mechanisms import KMeans, mechanism
+from dpfedvis.numerics.exact import Integers
 from dpfedvis.numerics.kernels import Array
 
 BUDGET = Budget(10.0, 1e-5)  # large, so that few games tell its claim from one that is too small
@@ -51,14 +52,16 @@ def test_the_adversary_predicts_every_upload(trust: Literal["local", "aggregate"
     With hardly any noise: a wrong τ, centre, C, Y, map, grid or weight then leaves more than that.
     """
     games = 40 if trust == "local" else 20
-    played = replace(SMALL, games=games, clients=8).play(KMeans(trust=trust), Budget(1e4, 1e-5))
+    played = replace(SMALL, games=games, clients=8).play(KMeans(trust=trust), Budget(500, 1e-5))
     left: defaultdict[str, list[Array]] = defaultdict(list)
     for run in played.runs:
         for each in run.seen:
             event, pairs = each.events[0], [(event, run.model(event)) for event in each.events]
             assert isinstance(event, GaussianRelease)
             truth = [pair.inside if run.coins.get(one.client, True) else pair.outside for one, pair in pairs]
-            left[event.what].append((each.values - np.sum(truth, axis=0)).ravel() / event.sigma)
+            relative = pairs[0][1].relative
+            noise = event.sigma if relative is None else event.sigma * relative
+            left[event.what].append(((each.values - np.sum(truth, axis=0)) / noise).ravel())
     assert list(left) == STAGES
     for what, residuals in left.items():
         values = np.concatenate(residuals)
@@ -81,10 +84,9 @@ def test_canaries_move_every_stage_within_its_sensitivity(played: Played) -> Non
     for each in run.seen:
         (event,) = each.events
         assert isinstance(event, GaussianRelease)
-        pair = run.model(event)
-        moved[event.what].append(float(np.linalg.norm(pair.inside - pair.outside)) / event.sensitivity)
+        moved[event.what].append(float(np.linalg.norm(run.model(event).whitened)) / event.sensitivity)
     for what in STAGES:
-        assert max(moved[what]) <= 1 + 1e-5, what
+        assert max(moved[what]) <= 1 + 1e-12, what
         assert np.mean(moved[what]) > 0.6, what
 
 
@@ -105,7 +107,7 @@ def test_the_claim_stands_where_only_sums_are_seen(summed: Played) -> None:
     result = summed.audit()
     assert result.verdict == "consistent"
     assert result.claim.epsilon == pytest.approx(BUDGET.epsilon, rel=1e-6)
-    assert result.bound("gdp").epsilon > 0.4 * result.claim.epsilon
+    assert result.bound("gdp").epsilon > 0.3 * result.claim.epsilon
     assert result.facts["reach"] == pytest.approx(1.0, abs=0.06)
     assert (result.facts["runs"], result.facts["clients"]) == (60, 20)
     assert all(len(each.events) == 20 for run in summed.runs for each in run.seen)
@@ -180,25 +182,26 @@ def test_a_sensitivity_that_a_record_exceeds_is_proof(
 
 
 def test_a_stage_that_canaries_hardly_move_is_named() -> None:
-    found = replace(SMALL, games=40).play(mechanism("gradient"), Budget(3.0, 1e-5))
-    assert found.moved["gradient"][0] < HARDLY < found.moved["second moments"][0]
+    found = replace(SMALL, games=40).play(mechanism("gradient"), Budget(1.0, 1e-5))
+    hardly = [what for what, (mean, _) in found.moved.items() if mean < HARDLY]
+    assert "gradient" in hardly
+    assert "moments" not in hardly
     audited = found.statement.with_audit(for_statement(found.audit(), found.membership(), "command"))
-    assert "Hardly tested, therefore: gradient." in str(audited)
+    assert f"Hardly tested, therefore: {', '.join(hardly)}." in str(audited)
 
 
-def test_discrete_noise_has_a_limit_of_its_own() -> None:
-    """By zCDP at several δ, which is not far above that of the Gaussian noise that it stands for."""
+def test_discrete_noise_has_the_limit_of_the_gaussian_that_it_is_worth() -> None:
     found = replace(SMALL, games=20, noise="discrete").play(KMeans(), Budget(3.0, 1e-5))
     games = found.membership()
-    assert games.outcome.limit.mu is None
-    assert float(ndtr(Budget(3.0, 1e-5).mu / 2)) < games.allowed < 0.8
-    assert games.allowed < games.outcome.limit.auc() < 0.85
+    assert games.outcome.limit.mu == pytest.approx(Budget(3.0, 1e-5).mu, rel=1e-6)
+    assert games.allowed == pytest.approx(float(ndtr(Budget(3.0, 1e-5).mu / 2)), rel=1e-6)
 
 
 def test_a_stage_that_the_claim_leaves_out_is_found(played: Played) -> None:
     kept = Ledger()
     kept.record(*(event for event in played.estimator.ledger_.events() if event.what != "cluster sums"))
-    assert played.audit(Claim.of_ledger(kept, BUDGET.delta)).verdict == "violated"
+    smaller = Claim.of_ledger(kept, BUDGET.delta)
+    assert played.audit(smaller).lower_bound > smaller.epsilon
 
 
 def test_half_the_noise_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,23 +218,15 @@ def test_missing_noise_of_one_stage_is_found(what: str, monkeypatch: pytest.Monk
     assert {name for name, share in result.facts["noise_seen"].items() if share < 0.5} == {f"{what}, round 0"}
 
 
-class Weak:
-    """Noise of a part of the scale that was asked for."""
-
-    def __init__(self, source: NoiseSource, factor: float) -> None:
-        self._source, self._factor = source, factor
-
-    def add(self, values: Array, sigma: float) -> Array:
-        return self._source.add(values, self._factor * sigma) if self._factor > 0 else values
-
-
 def plant(monkeypatch: pytest.MonkeyPatch, factors: dict[str, float]) -> None:
     """Weaken the noise that clients add to the uploads of these names."""
+    honest = client.add_noise
 
-    def weak(name: str, generator: np.random.Generator, event: GaussianRelease) -> Weak:
-        return Weak(SeededNoise(generator), factors.get(event.what, 1.0))
+    def weak(source: NoiseSource, values: Integers, event: GaussianRelease, *further: Any) -> Integers:
+        noise = honest(source, values, event, *further) - values
+        return values + np.rint(factors.get(event.what, 1.0) * noise).astype(np.int64)
 
-    monkeypatch.setattr(client, "noise_source", weak)
+    monkeypatch.setattr(client, "add_noise", weak)
 
 
 # The statement, and settings.

@@ -15,6 +15,7 @@ from attacks import audit
 from attacks.auditing import AuditResult, Claim, Prediction, RecordAudit, Scene, Watcher, audit_uploads
 from attacks.auditing.canaries import opposite_phases, opposite_sides, scene_for
 from attacks.auditing.evidence import weigh
+from attacks.auditing.predictions import exact_total
 from attacks.auditing.records import Still, invert
 from dpfedvis.data import FederatedData
 from dpfedvis.federation.feddl import FedDL
@@ -26,7 +27,6 @@ from dpfedvis.mechanisms import (
     InputPerturbation,
     MeanEmbedding,
     Mechanism,
-    Message,
     NoPerturbation,
     PreparedRecords,
     PublishedFedDL,
@@ -34,6 +34,7 @@ from dpfedvis.mechanisms import (
 )
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.scale import Moments
+from dpfedvis.numerics.exact import Grid, Integers
 from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.numerics.mmd import data_gradient
 from dpfedvis.numerics.random_features import RandomFeatures
@@ -44,6 +45,7 @@ BUDGET = Budget(gaussian_epsilon(1.0, DELTA), DELTA)  # μ = 1
 SMALL = RecordAudit(games=400, rounds=2, records=3)
 PROTECTED = [name for name, kind in MECHANISMS.items() if kind().protection != "none"]
 OPEN = [name for name in MECHANISMS if name not in PROTECTED]
+REACH = 2e-4  # that rounding may take off
 CHEAP = {"mean-embedding": MeanEmbedding(frequencies=20, steps=1), "input": InputPerturbation(tau_x=0.3)}
 
 
@@ -53,10 +55,10 @@ def played(chosen: Mechanism | str, level: RecordAudit = SMALL, budget: Budget |
 
 @pytest.mark.parametrize("name", PROTECTED)
 def test_the_claim_of_every_protected_mechanism_stands_and_is_nearly_reached(name: str) -> None:
-    """Without noise the canaries are as far apart as the sensitivity says, to rounding in float32."""
+    """Without noise the canaries are as far apart as the sensitivity says, but for rounding towards zero."""
     result = played(CHEAP.get(name, name))
     assert result.verdict == "consistent"
-    assert result.facts["reach"] == pytest.approx(1.0, abs=1e-5)
+    assert 1 - REACH < result.facts["reach"] <= 1 + 1e-9
     assert result.bound("gdp").epsilon > 0.45 * result.claim.epsilon
     assert result.claim.epsilon == pytest.approx(BUDGET.epsilon, rel=1e-6)
     assert result.facts["level"] == "records"
@@ -85,8 +87,8 @@ def test_canaries_stay_apart_in_a_sum(name: str, trust: str) -> None:
     kind: Any = MECHANISMS[name]
     result = played(kind(trust=trust), replace(SMALL, games=300, rounds=1))
     assert result.verdict != "violated"
-    assert result.facts["reach"] == pytest.approx(1.0, abs=1e-5)
-    assert result.bound("gdp").epsilon > 0.3 * result.claim.epsilon
+    assert 1 - REACH < result.facts["reach"] <= 1 + 1e-9
+    assert result.bound("gdp").epsilon > 0.2 * result.claim.epsilon
 
 
 def test_several_local_steps_and_the_bound_of_the_theorem_stay_below_their_claim() -> None:
@@ -100,19 +102,19 @@ def test_several_local_steps_and_the_bound_of_the_theorem_stay_below_their_claim
 def test_a_plug_in_mechanism_needs_no_change_here() -> None:
     result = played(FirstFeature(), replace(SMALL, games=200))
     assert result.verdict == "consistent"
-    assert result.facts["reach"] == pytest.approx(1.0, abs=1e-5)
+    assert 1 - REACH < result.facts["reach"] <= 1 + 1e-9
 
 
 @dataclass(frozen=True)
 class FirstFeature(GradientPerturbation):
     """All features but the first left out, which is where the canary is."""
 
-    def message(
-        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
-    ) -> Message:
-        values = super().message(local, Y, public, generator).values
+    def total(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
+    ) -> Integers:
+        values = super().total(local, Y, public, grid, factor)
         values[:, 1:] = 0
-        return Message(values)
+        return values
 
 
 # Planted faults: mechanisms that state too small a sensitivity, or do not do what their sensitivity needs.
@@ -138,29 +140,28 @@ class RecordsOfAll(GradientPerturbation):
 class ForgotToClip(ClippedGradientPerturbation):
     """States the sensitivity of clipped parts, and clips none."""
 
-    def message(
-        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
-    ) -> Message:
-        return Message(data_gradient(local.records, Y, public.kernel, denominator=local.denominator))
+    def total(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
+    ) -> Integers:
+        return GradientPerturbation().total(local, Y, public, grid, factor)
 
 
 @dataclass(frozen=True)
 class ForgotTheBound(InputPerturbation):
     """Noise for records of norm τ_X, which nobody enforces."""
 
-    def prepare(self, records: Array) -> Array:
-        return 2 * records
+    def at_home(self, records: Array, public: PublicParameters) -> Integers:
+        return 2 * super().at_home(records, public)
 
 
 @dataclass(frozen=True)
 class Unnormalised(MeanEmbedding):
     """Features of norm 2 taken for features of norm 1."""
 
-    def message(
-        self, local: PreparedRecords, Y: Array, public: PublicParameters, generator: np.random.Generator
-    ) -> Message:
-        values = super().message(local, Y, public, generator).values
-        return Message(2 * values)
+    def total(
+        self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
+    ) -> Integers:
+        return 2 * super().total(local, Y, public, grid, factor)
 
 
 @pytest.mark.parametrize(
@@ -198,8 +199,8 @@ def test_opposite_sides_attain_the_sensitivity_and_cancel() -> None:
 def test_opposite_phases_are_opposite() -> None:
     chosen, kernel = MeanEmbedding(frequencies=30), Kernel.gaussian(0.4)
     scene = opposite_phases(chosen, kernel, records=2, landmarks=2, seed=9)
-    features = RandomFeatures(kernel, 60, 30, 9)
-    np.testing.assert_allclose(features.total(scene.inside), -features.total(scene.outside), atol=1e-6)
+    phases = (scene.inside - scene.outside) @ RandomFeatures(kernel, 60, 30, 9).matrix.astype(np.float64)
+    np.testing.assert_allclose(np.cos(phases), -1, atol=1e-6)
 
 
 def test_one_record_is_recovered_from_its_gradient() -> None:
@@ -234,12 +235,9 @@ def test_all_stages_of_a_recorded_run_are_audited_as_one_mechanism(tmp_path: Pat
     stages: dict[str, Mechanism] = {Moments.what: Moments(tau_x=tau), chosen.what: chosen}
 
     def predict(event: Any) -> Prediction:
-        local = [PreparedRecords.of(scene.client(0, inside=side).astype(np.float32), 2) for side in (True, False)]
+        sides = [PreparedRecords(scene.client(0, inside=side).astype(np.float32), 2) for side in (True, False)]
         stage, Y = stages[event.what], scene.landmarks.astype(np.float32)
-        sides = [replace(each, records=stage.prepare(each.records)) for each in local]
-        return Prediction(
-            *(stage.message(each, Y, recording.public, np.random.default_rng(0)).values for each in sides)
-        )
+        return Prediction(*(exact_total(stage, recording.public, each, Y) * event.grid for each in sides))
 
     tossed = {client.name: bool(coin) for client, coin in zip(recording.clients, coins, strict=True)}
     claim = Claim.of_ledger(result.ledger, DELTA)

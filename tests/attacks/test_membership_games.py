@@ -140,7 +140,9 @@ def test_digits_stay_below_mu_and_at_what_is_possible():
     found = games(Neighbours(DIGITS[0], DIGITS[1], DIGITS[2:4], Y), budget=Budget(20, 1e-5), rounds=2)
     assert found.distance < 0.7 * found.outcome.limit.mu
     assert min(found.excess, found.excess_possible) > LEVEL
-    assert found.accuracy.high > found.possible > 0.55
+    # Some 500 games: what is possible is within three standard errors of what was found.
+    assert found.accuracy.value > found.possible - 3 * math.sqrt(0.25 / 500)
+    assert found.possible > 0.55
 
 
 def test_exact_gradients_lose_every_strong_game():
@@ -228,10 +230,11 @@ def test_a_game_with_nothing_to_see_does_not_cost_the_others(tmp_path: Path):
     assert "later in the file" not in report.markdown()
 
 
-def test_of_a_private_map_candidates_are_seen_in_its_subspace(record_private_map):
-    """With a budget that hides nothing, what the server sees follows from coordinates in the subspace."""
+def test_of_a_private_map_candidates_are_seen_in_its_subspace(record_private_map, hushed):
+    """With noise that hides nothing, what the server sees follows from coordinates in the subspace."""
+    hushed(50)
     fed = FederatedData.split(DIGITS[:60], clients=3, seed=0, bounds=(0, 1))
-    recording, truth = record_private_map(fed, 1e6, 40), Truth(fed, DIGITS[600:900].astype(np.float32))
+    recording, truth = record_private_map(fed, 500, 40), Truth(fed, DIGITS[600:900].astype(np.float32))
     client = recording.clients[1]
     records = as_learned(recording, truth.client(client.name))
     assert records.shape == (20, recording.public.features)

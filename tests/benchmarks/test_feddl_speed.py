@@ -28,7 +28,7 @@ def client_of(X, landmarks, chosen=None, rounds=10_000):
     """A client with the noise plan of a long run."""
     chosen = chosen or GradientPerturbation()
     public = PublicParameters(Kernel((GAMMA,)), landmarks, X.shape[1], rounds, 1, 1.0)
-    plan = plan_run(Budget(2.0, 1e-5), chosen, rounds, None, "seeded", {})
+    plan = plan_run(Budget(2.0, 1e-5), chosen, rounds, None, "seeded", {}, landmarks * X.shape[1])
     own = client_plans(plan, chosen, public, ["client-0"], [len(X)], [1.0])[0]
     return Client(X, own, chosen, public, Streams(0), "seeded")
 

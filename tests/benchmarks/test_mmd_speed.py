@@ -17,11 +17,9 @@ RECORDS, LANDMARKS, FEATURES = 4000, 500, 784
 SINGLE, SEVERAL = Kernel((0.01,)), Kernel((0.005, 0.01, 0.02))
 
 
-def gradient_call(X, Y, kernel=SINGLE, clip=None):
+def gradient_call(X, Y, kernel=SINGLE):
     workspace, norms = Workspace(), squared_norms(X)
     options = {"denominator": len(X), "workspace": workspace, "squared_norms": norms}
-    if clip is not None:
-        return lambda: mmd.clipped_data_gradient(X, Y, kernel, clip=clip, **options)
     return lambda: mmd.data_gradient(X, Y, kernel, **options)
 
 
@@ -37,17 +35,14 @@ def test_data_gradient_runs_near_the_rate_of_matmul():
         "matmul": two_products,
         "data": gradient_call(X, Y),
         "data, nothing kept": lambda: mmd.data_gradient(X, Y, SINGLE, denominator=RECORDS),
-        "clipped": gradient_call(X, Y, clip=1.0),
         "three bandwidths": gradient_call(X, Y, SEVERAL),
-        "three bandwidths, clipped": gradient_call(X, Y, SEVERAL, clip=1.0),
     }
     times = dict(zip(calls, best_times(list(calls.values())), strict=True))
     flops = 4 * RECORDS * LANDMARKS * FEATURES
     for name, seconds in times.items():
         print(f"{name}: {flops / seconds / 1e9:.0f} Gflop/s, {times['matmul'] / seconds:.2f} of matmul")
     assert times["matmul"] / times["data"] >= 0.75
-    assert times["matmul"] / times["clipped"] >= 0.6
-    assert times["matmul"] / times["three bandwidths, clipped"] >= 0.4
+    assert times["matmul"] / times["three bandwidths"] >= 0.4
 
 
 @pytest.mark.parametrize("of", ["records", "landmarks"])
@@ -61,10 +56,9 @@ def test_time_is_linear(of):
 
 
 @pytest.mark.parametrize("kernel", [SINGLE, SEVERAL])
-@pytest.mark.parametrize("clip", [None, 1.0])
-def test_memory_stays_within_three_blocks(kernel, clip):
+def test_memory_stays_within_three_blocks(kernel):
     X, Y = points(20_000, LANDMARKS, 100)
-    call = gradient_call(X, Y, kernel, clip)
+    call = gradient_call(X, Y, kernel)
     tracemalloc.start()
     try:
         call()

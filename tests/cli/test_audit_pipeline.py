@@ -117,14 +117,14 @@ def test_the_audit_takes_all_settings_of_the_run(
 ) -> None:
     folder = tmp_path / "my run"
     small = ["--records", "80", "--clients", "2", "--landmarks", "20", "--placement", "weights", "--rounds", "2"]
-    further = ["--shares", "subspace=0.4,moments=0.1", "--noise", "system", "--trust", "aggregate"]
+    further = ["--shares", "subspace=0.4,moments=0.1", "--noise", "discrete", "--trust", "aggregate"]
     assert main(["run", "--data", "digits", "--epsilon", "5", *small, *further, "--out", str(folder)]) == 0
     made: list[PipelineAudit] = []
     play = PipelineAudit.play
     monkeypatch.setattr(PipelineAudit, "play", lambda level, *given: (made.append(level), play(level, *given))[1])
     assert main(["audit", "--run", str(folder), "--games", "20", "--seed", "4", "--confidence", "0.9"]) == 0
     (level,) = made
-    assert (level.rounds, level.noise, level.scale, level.density) == (2, "system", False, False)
+    assert (level.rounds, level.noise, level.scale, level.density) == (2, "discrete", False, False)
     assert Shares(**level.shares) == Shares(subspace=0.4, moments=0.1)
     assert (level.games, level.seed, level.confidence) == (20, 4, 0.9)
     words = (folder / "statement.md").read_text()

@@ -232,7 +232,7 @@ VARIABLE = [*GRADIENT, "--mechanism", "variable"]
         ([*GRADIENT, "--mechanism", "input"], "tau-x"),
         ([*GRADIENT, "--mechanism", "input", "--tau-x", "1", "--adjacency", "add-remove"], "adjacency"),
         ([*GRADIENT, "--mechanism", "clipped"], "clip"),
-        ([*GRADIENT, "--mechanism", "second-moment", "--clip", "1e300"], "clip²"),
+        ([*GRADIENT, "--mechanism", "second-moment", "--clip", "1e300"], "clip"),
         ([*VARIABLE, "--gamma", "0"], "gamma"),
         ([*VARIABLE, "--landmarks", "0"], "landmarks"),
         ([*VARIABLE, "--step-size", "0"], "step_size"),

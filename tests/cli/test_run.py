@@ -42,7 +42,7 @@ def test_the_first_run_as_a_user_types_it(tmp_path: Path) -> None:
     choice = ["--partition", "dirichlet:0.5", "--map", "tsne", "--epsilon", "2", "--release", "noisy"]
     done = started("run", *SMALL, *choice, "--out", "runs/first", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "End to end, ε = 2 at δ = 1e-05" in done.stdout
+    assert "with real noise this would be ε = 2 end to end at δ = 1e-05" in done.stdout
     assert "chosen, since not given" in done.stdout
     assert "mechanism = mean-embedding" in done.stdout
     folder = tmp_path / "runs" / "first"
@@ -165,10 +165,10 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
         (["--density", "--epsilon", "2", "--map", "clusters"], "density must be left out with release='noisy'"),
         (["--classes", "0,1", "--epsilon", "2"], "classes must be left out without a density"),
         (["--classes", "0,0", "--density", "--epsilon", "2"], "classes must be distinct labels"),
-        (
-            ["--classes", "0,one", "--density", "--epsilon", "2"],
-            "must be a list of whole numbers, as N,..., but is '0,one'",
-        ),
+        (["--classes", "0,one", "--density", "--epsilon", "2"], "class must be one of 0, 1, 2, 3"),
+        (["--classes", "0,other", "--density", "--epsilon", "2"], "without 'other'"),
+        (["--evaluate", "--noise", "discrete", "--epsilon", "2"], "evaluate must be left out with real noise"),
+        (["--lifetime-epsilon", "3", "--epsilon", "2"], "lifetime_epsilon must be left out in a simulation"),
         (["--unit", "hospital", "--epsilon", "2"], "unit must be one of record, client"),
         (["--shares", "subspace=0.3"], "shares must be left out with release='exact'"),
         (["--components", "4", "--epsilon", "2", "--release", "noisy"], "components must be left out with release="),
@@ -277,8 +277,8 @@ def test_a_density_by_class_is_one_release_and_a_picture(tmp_path: Path) -> None
     assert "| density | density | gaussian" in (tmp_path / "a" / "statement.md").read_text()
     with np.load(tmp_path / "a" / "density.npz") as stored:
         cells = stored["shares"].shape[-1]
-        assert stored["shares"].shape == (10, cells, cells)
-        assert stored["classes"].tolist() == list(range(10))
+        assert stored["shares"].shape == (11, cells, cells)  # the last is "other"
+        assert stored["classes"].tolist() == list("0123456789")
         assert stored["half"] > 0
         assert stored["noise"] > 0
     # Each client's view, none of them in the folder of the run.
@@ -312,7 +312,7 @@ def test_settings_of_a_private_map_come_from_flags_and_stand_in_its_file(tmp_pat
 
 def test_a_whole_client_as_the_unit_is_said_to_be_too_much(tmp_path: Path) -> None:
     summary = ran(tmp_path / "run", "--epsilon", "2", "--unit", "client")
-    assert summary["headline"] == "End to end, ε = 2 at δ = 1e-05, for one client, replace-one."
+    assert "this would be ε = 2 end to end at δ = 1e-05, for one client, replace-one" in summary["headline"]
     text = (tmp_path / "run" / "statement.md").read_text()
     assert "The privacy unit is a client, and there are 3" in text
     assert "So the map is mostly noise" in text

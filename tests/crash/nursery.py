@@ -15,13 +15,12 @@ DENSITY = ["--epsilon", "2", "--density"]
 KINDS = {
     "exact": [],
     "noisy": NOISY,
-    "noisy, system": [*NOISY, "--noise", "system", "--gamma", "histogram"],
-    "noisy, aggregate": [*NOISY, "--trust", "aggregate", "--noise", "system"],
-    "input": ["--epsilon", "2", "--mechanism", "input", "--noise", "system"],
+    "noisy, discrete": [*NOISY, "--noise", "discrete", "--gamma", "histogram"],
+    "noisy, aggregate": [*NOISY, "--trust", "aggregate", "--noise", "discrete"],
+    "input": ["--epsilon", "2", "--mechanism", "input", "--noise", "discrete"],
     "clusters": ["--epsilon", "2", "--map", "clusters", "--clusters", "3", "--noise", "discrete"],
     "density": [*DENSITY, "--mechanism", "gradient"],
-    "density, system": [*DENSITY, "--noise", "system"],
-    "density, central": [*DENSITY, "--trust", "central", "--noise", "system"],
+    "density, central": [*DENSITY, "--trust", "central", "--noise", "discrete"],
     "density, discrete": [*DENSITY, "--noise", "discrete"],
     "umap": [*DENSITY, "--map", "umap", "--noise", "discrete"],
 }

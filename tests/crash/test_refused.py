@@ -140,7 +140,7 @@ def test_settings_given_in_python_are_compared_too(change: dict[str, Any], tmp_p
     [
         (["--rounds", "4"], "rounds is 3, not 4"),
         (["--epsilon", "3", "--seed", "1"], "epsilon is 2.0, not 3.0, seed is 0, not 1"),
-        (["--noise", "seeded"], "noise is 'system', not 'seeded'"),
+        (["--noise", "seeded"], "noise is 'discrete', not 'seeded'"),
         (["--data", "mnist"], "data is 'digits', not 'mnist'"),
         (["--views", "views"], "views is None, not views"),
         (["--rounds", "many"], "must be a whole number"),
@@ -161,7 +161,7 @@ def test_other_settings_are_refused_by_name(
 
 
 def test_the_same_settings_may_be_given_again(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    flags = [*SMALL, *NOISY, "--noise", "system", "--bounds", "0", "1"]
+    flags = [*SMALL, *NOISY, "--noise", "discrete", "--bounds", "0", "1"]
     assert called(capsys, *flags, "--out", str(copied), "--resume") == (0, "")
 
 
@@ -285,7 +285,7 @@ def test_what_is_left_of_a_deleted_run_is_not_gone_on_with(copied: Path, capsys:
     """Without its ledger nobody knows what was spent: a new run in its place starts from nothing."""
     old = kept(copied)
     shutil.rmtree(copied)
-    assert called(capsys, *SMALL, *NOISY, "--noise", "system", "--out", str(copied)) == (0, "")
+    assert called(capsys, *SMALL, *NOISY, "--noise", "discrete", "--out", str(copied)) == (0, "")
     new = recorded(copied)
     assert old.keys() <= new.keys()
     assert all(new[key] != old[key] for key in old)

@@ -61,7 +61,6 @@ def test_other_dtypes_are_refused(dtype):
         ([], "at least one client"),
         ([np.zeros(3)], r"client-0 must be 2-D .* shape \(3,\)"),
         ([np.zeros((2, 2)), np.zeros((2, 3))], "client-1 has 3 features and client-0 has 2"),
-        ([np.zeros((2, 2)), np.zeros((0, 2))], "client-1 has no records"),
         ([np.zeros((2, 0))], "client-0 has no features"),
         ([np.array([["a", "b"]])], "client-0 holds values of type <U1"),
         ([np.zeros((2, 2), dtype=complex)], "client-0 holds values of type complex128"),
@@ -123,3 +122,22 @@ def test_repr_is_short_and_shows_no_records():
     text = repr(FederatedData([np.full((3, 2), 0.125), np.zeros((5, 2))]))
     assert text == "FederatedData(2 clients, 3–5 records each, 2 features, float32)"
     assert "0.125" not in repr(FederatedData([np.full((3, 2), 0.125)]).clients)
+
+
+def test_a_client_may_have_no_record():
+    """Whether it may take part is decided where it is known whether n_p is public."""
+    fed = FederatedData([np.zeros((2, 2)), np.zeros((0, 2))], [[0, 1], []])
+    assert fed.records == (2, 0)
+    assert fed.pooled()[0].shape == (2, 2)
+    assert fed.clip(1.0).records == (2, 0)
+    assert sorted(fed.shuffled(0).records) == [0, 2]
+
+
+def test_labels_have_public_names_or_their_own():
+    X = [np.zeros((3, 2))]
+    named = FederatedData(X, [[1, 0, 5]], class_names=["cat", "dog"])
+    assert named.labels_of(named.clients[0]).tolist() == ["dog", "cat", "5"]
+    bare = FederatedData(X, [[1, 0, 5]])
+    assert bare.labels_of(bare.clients[0]).tolist() == ["1", "0", "5"]
+    none = FederatedData(X)
+    assert none.labels_of(none.clients[0]) is None

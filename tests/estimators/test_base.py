@@ -86,7 +86,7 @@ def test_the_share_divides_the_budget(fed, share):
     assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(3.0, rel=1e-6)
 
 
-@pytest.mark.parametrize("noise", ["seeded", "system", "discrete"])
+@pytest.mark.parametrize("noise", ["seeded", "discrete"])
 def test_every_source_of_noise_makes_noisy_rows(fed, noise):
     estimator = rowed(feddl={"bounds": (0.0, 1.0)}, noise=noise, rows=GramRows()).fit(fed)
     assert estimator.ledger_.spent(end_to_end=True) <= 3.0 * (1 + 1e-9)
@@ -183,7 +183,7 @@ def test_the_statement_follows_the_ledger(fed):
 
 def test_a_fit_goes_on_from_its_checkpoint_and_spends_nothing_more(fed, tmp_path):
     """With fresh noise: a second draw would show."""
-    settings = {"feddl": {"bounds": (0.0, 1.0)}, "noise": "system"}
+    settings = {"feddl": {"bounds": (0.0, 1.0)}, "noise": "discrete"}
     first = rowed(**settings).watch(checkpoint=tmp_path).fit(fed)
     second = rowed(**settings).watch(checkpoint=tmp_path).fit(fed)
     assert len(second.ledger_) == len(first.ledger_) == 2 * 3 + 2

@@ -9,9 +9,12 @@ from dpfedvis.federation import Upload
 from dpfedvis.federation.feddl import FedDL
 from tests.makers import federation
 
+GRID = 2.0**-10
+
 
 def release(client="client-0", round=1, mu=0.1, what="gradient", **more):
-    return GaussianRelease(what=what, client=client, round=round, sensitivity=mu, sigma=1.0, **more)
+    on_grid = {"grid": GRID, "values": 6, **more}
+    return GaussianRelease(what=what, client=client, round=round, sensitivity=mu, sigma=1.0, **on_grid)
 
 
 @pytest.fixture
@@ -20,11 +23,6 @@ def make_upload():
         return Upload(values, release(client, round, mu, **more), resent)
 
     return make
-
-
-@pytest.fixture
-def make_event():
-    return release
 
 
 @pytest.fixture

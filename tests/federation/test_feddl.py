@@ -19,12 +19,19 @@ from dpfedvis.numerics.projections import Box, SpectralBall
 from tests.makers import federation
 
 SIZES, GAMMA = (12, 20, 16), 0.3
-LARGE = Budget(1e9, 1e-5)  # so little noise that it does not show
+LARGE = Budget(500, 1e-5)  # the largest that noise on a grid has
+COPIES = 500  # of each record: the means stay, and the noise falls by as much
 
 
 @pytest.fixture
 def fed():
     return federation(SIZES, 3, shift=0.4, dtype=np.float64)
+
+
+@pytest.fixture
+def many(fed):
+    """Return the same records many times over: at `LARGE` the noise does not show."""
+    return FederatedData([np.tile(client.X, (COPIES, 1)) for client in fed.clients], dtype=np.float64)
 
 
 START = np.random.default_rng(2).normal(size=(5, 3))
@@ -82,7 +89,7 @@ def slow_step_size(n_y=5):
 
 @pytest.mark.parametrize("weights", ["records", "equal"])
 @pytest.mark.parametrize(("mechanism", "local_steps"), [("none", 1), ("gradient", 1), ("variable", 1), ("variable", 3)])
-def test_it_is_algorithm_1(mechanism, local_steps, weights, fed):
+def test_it_is_algorithm_1(mechanism, local_steps, weights, fed, many):
     omega = [n / sum(SIZES) for n in SIZES] if weights == "records" else [1 / 3] * 3
     config = FedDL(
         landmarks=5,
@@ -93,19 +100,22 @@ def test_it_is_algorithm_1(mechanism, local_steps, weights, fed):
         gamma=GAMMA,
         weights=weights,
         start=START,
+        tau_x=6.0,  # above all norms
     )
-    result = config.run(fed)
+    result = config.run(fed if mechanism == "none" else many)
     parts = [client.X for client in fed.clients]
     steps = local_steps if mechanism == "variable" else None
     expected = slow_feddl(parts, START, 6, slow_step_size(), omega, steps)
     assert result.public.step_size == pytest.approx(slow_step_size())
-    np.testing.assert_allclose(result.landmarks, expected, atol=1e-9 if mechanism == "none" else 1e-3)
+    # The noise of several local steps covers rounded kernels as well, which more records do not lower.
+    tolerance = 1e-9 if mechanism == "none" else 1e-3 if local_steps == 1 else 5e-3
+    np.testing.assert_allclose(result.landmarks, expected, atol=tolerance)
 
 
-def test_one_local_step_of_variables_is_a_step_on_the_gradient(fed):
+def test_one_local_step_of_variables_is_a_step_on_the_gradient(many):
     """Q = 1 and plain steps: averaging Y_p and averaging gradients are the same thing."""
     common = {"landmarks": 5, "budget": LARGE, "rounds": 4, "gamma": GAMMA, "start": START}
-    ends = [FedDL(mechanism=name, **common).run(fed).landmarks for name in ("gradient", "variable")]
+    ends = [FedDL(mechanism=name, **common).run(many).landmarks for name in ("gradient", "variable")]
     np.testing.assert_allclose(ends[0], ends[1], atol=1e-3)
 
 
@@ -308,8 +318,8 @@ ADD = {"mechanism": "gradient", "budget": Budget(2.0, 1e-5, adjacency="add-remov
         ({"mechanism": "input"}, "budget", None),
         (ADD, "public_records", None),
         ({**PRIVATE, "sampling_rate": 0.5}, "adjacency", "replace-one"),
-        ({**PRIVATE, "mechanism": GradientPerturbation(trust="aggregate"), "noise": "discrete"}, "noise", "discrete"),
-        ({**PRIVATE, "mechanism": GradientPerturbation(trust="central"), "noise": "discrete"}, "noise", "discrete"),
+        ({**PRIVATE, "budget": Budget(501, 1e-5)}, "epsilon", 501.0),
+        ({**PRIVATE, "budget": Budget(1.0, 1e-70)}, "delta", 1e-70),
         ({"start": "uniform"}, "start", "uniform"),
         ({"start": np.zeros((2, 2))}, "start", (2, 2)),
         ({"gamma": "scott"}, "gamma", "scott"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from accounting import Budget, InvalidParameter, Ledger, UnprotectedReleaseError
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.data import InvalidData
+from dpfedvis.federation.door import in_units
 from dpfedvis.federation.feddl import FedDL
+from dpfedvis.federation.noise_plan import Extra
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -52,6 +55,16 @@ def test_declared_bounds_make_the_scale_public() -> None:
     result = FedDL(mechanism="gradient", budget=BUDGET, landmarks=6, rounds=2).run(federated(bounds=(-3, 3)))
     assert whats(result.ledger) == {"gradient"}
     assert np.abs(result.landmarks).max() <= 3
+
+
+@pytest.mark.parametrize("mechanism", ["gradient", "clipped", "variable"])
+def test_kernel_sums_run_without_bounds_and_without_a_histogram(mechanism: str) -> None:
+    """Their grid follows from the landmarks, so that the noise is planned before a cell is known."""
+    start = np.linspace(-1.0, 1.0, 16).reshape(4, 4)
+    result = FedDL(mechanism=mechanism, budget=BUDGET, landmarks=4, rounds=2, gamma=1.0, start=start).run(federated())
+    sigmas = [event.sigma for event in result.ledger.events() if event.round == 1]
+    assert len(whats(result.ledger)) == 1
+    assert result.public.noise == pytest.approx(sigmas[0] / np.sqrt(len(sigmas)), rel=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
@@ -117,25 +130,44 @@ def test_a_claim_for_whole_clients_is_priced_as_that_for_a_client_with_one_recor
     """Clients of 10, 60 and 200 records: none of them may be told apart by its noise or its weight."""
     chosen = mechanism(trust=trust)
     fed = FederatedData([np.random.default_rng(n).standard_normal((n, 4)) for n in (10, 60, 200)])
-    config = FedDL(mechanism=chosen, budget=WHOLE, gamma=1.0, landmarks=4, rounds=2, start="normal")
+    config = FedDL(mechanism=chosen, budget=WHOLE, gamma=1.0, landmarks=4, rounds=2, start="normal", tau_x=9.0)
     result = config.run(fed)
     share = 1.0 if trust == "local" else 1 / 3
     events = list(result.ledger.events())
     assert {event.unit for event in events} == {"client"}
-    expected = share * chosen.sensitivity(result.public, 1.0)
-    assert [event.sensitivity for event in events] == pytest.approx([expected] * len(events))
+    # A mean is rounded value by value, so that it moves by a cell more in each.
+    values = math.prod(chosen.shape(result.public))
+    expected = [share * chosen.sensitivity(result.public, 1.0) + event.grid * math.sqrt(values) for event in events]
+    assert [event.sensitivity for event in events] == pytest.approx(expected, rel=1e-12)
+    assert max(event.grid * math.sqrt(values) for event in events) < 1e-4 * expected[0]
     assert len({event.sigma for event in events}) == 1
     assert result.ledger.spent(end_to_end=True) == pytest.approx(3, rel=1e-6)
+
+
+@pytest.mark.parametrize("unit", ["record", "client"])
+@pytest.mark.parametrize("epsilon", [1.0, 1e-4])
+@pytest.mark.parametrize("mechanism", ["gradient", "clipped", "variable"])
+def test_noise_of_many_landmarks_and_features_fits_its_grid(mechanism: str, epsilon: float, unit: str) -> None:
+    """As many as MNIST has: kernel sums have fine cells, and a whole client moves them far."""
+    fed = FederatedData([np.random.default_rng(p).random((5, 784)) for p in range(2)], bounds=(0, 1))
+    budget = Budget(epsilon, 1e-5, unit=unit)
+    result = FedDL(mechanism=mechanism, budget=budget, landmarks=500, rounds=50).run(
+        fed, callbacks=[lambda done, Y: done.number == 1]
+    )
+    assert np.isfinite(result.landmarks).all()
+    for event in result.ledger.events():
+        assert event.noise_multiplier == pytest.approx(result.plan.multipliers[event.what].sigma)
 
 
 def test_weights_do_not_tell_the_size_of_a_client_that_is_the_unit() -> None:
     """The server's average is the plain mean of what two clients of 5 and 400 records uploaded."""
     parts = [np.random.default_rng(p).standard_normal((n, 4)) for p, n in enumerate((5, 400))]
     seen: list[np.ndarray] = []
-    config = FedDL(mechanism="k-means", budget=WHOLE, gamma=1.0, landmarks=3, rounds=1, start="normal")
-    result = config.run(FederatedData(parts), witness=lambda _, values: seen.append(values.astype(np.float64)))
+    config = FedDL(mechanism="k-means", budget=WHOLE, gamma=1.0, landmarks=3, rounds=1, start="normal", tau_x=9.0)
+    result = config.run(FederatedData(parts), witness=lambda events, values: seen.append(in_units(values, events[0])))
     expected = KMeans().update(result.start, np.mean(seen, axis=0), result.public, Plain(1.0)).landmarks
-    np.testing.assert_allclose(result.landmarks, expected, rtol=1e-5)
+    grid = KMeans().grid(result.public, result.start)
+    np.testing.assert_allclose(result.landmarks, expected, rtol=1e-5, atol=grid.step)
     sized = KMeans().update(result.start, np.average(seen, axis=0, weights=[5, 400]), result.public, Plain(1.0))
     assert not np.allclose(result.landmarks, sized.landmarks, rtol=1e-2)
 
@@ -195,7 +227,7 @@ def test_one_absurd_record_does_not_stop_a_client(mechanism: str, dtype: type) -
         {"local_steps": 3},
         {"mechanism": "input", "budget": Budget(3, 1e-5, adjacency="add-remove"), "public_records": 60},
         {"share": 0.5},
-        {"reserve": {"rows": (0.2, "relese")}},
+        {"reserve": {"rows": Extra(0.2, "relese", 8)}},
     ],
 )
 def test_what_cannot_work_is_found_before_anything_is_released(settings: dict[str, object]) -> None:
@@ -215,7 +247,8 @@ def test_what_cannot_work_is_found_before_anything_is_released(settings: dict[st
         {"seed": None},
         {"seed": -1},
         {"budget": 2.0},
-        {"exact_trace": True, "noise": "system"},
+        {"exact_trace": True, "noise": "discrete"},
+        {"noise": "system"},
         {"bounds": (0, 1, 2)},
         {"bounds": (0, np.inf)},
     ],

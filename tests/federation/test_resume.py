@@ -57,14 +57,14 @@ SETTINGS = {
     "gradient": {},
     "aggregate": {"mechanism": GradientPerturbation(trust="aggregate")},
     "central": {"mechanism": GradientPerturbation(trust="central")},
-    "system": {"noise": "system"},
-    "system, central": {"mechanism": GradientPerturbation(trust="central"), "noise": "system"},
     "discrete": {"noise": "discrete"},
-    "moments": {"gamma": "moments", "tau_x": 4.0, "start": "mean", "noise": "system"},
+    "discrete, central": {"mechanism": GradientPerturbation(trust="central"), "noise": "discrete"},
+    "discrete, aggregate": {"mechanism": GradientPerturbation(trust="aggregate"), "noise": "discrete"},
+    "moments": {"gamma": "moments", "tau_x": 4.0, "start": "mean", "noise": "discrete"},
     "adam": {"optimiser": "adam"},
-    "variable": {"mechanism": "variable", "local_steps": 2},
-    "input": {"mechanism": "input", "noise": "system"},
-    "mean-embedding": {"mechanism": "mean-embedding", "noise": "system"},
+    "variable": {"mechanism": "variable", "local_steps": 2, "tau_x": 4.0},
+    "input": {"mechanism": "input", "noise": "discrete"},
+    "mean-embedding": {"mechanism": "mean-embedding", "noise": "discrete", "tau_x": 4.0},
     "without noise": {"mechanism": "none", "budget": None},
 }
 
@@ -103,7 +103,7 @@ def test_a_run_may_end_at_any_write(name, configure, fed, tmp_path, monkeypatch)
     assert whole_writes >= 4
     for at in range(1, whole_writes + 1):
         # Before a write is after all that happened since the last; just after it matters where noise is fresh.
-        for after in (False, True) if name in ("gradient", "system, central") else (False,):
+        for after in (False, True) if name in ("gradient", "discrete, central") else (False,):
             folder, seen = tmp_path / f"{at}-{after}", defaultdict(set)
 
             def witness(events, values, seen=seen):
@@ -196,7 +196,7 @@ def interrupted(config, fed, folder, monkeypatch, at, after=True):
 
 def test_a_second_draw_is_refused_and_named(configure, fed, tmp_path, monkeypatch):
     """Without the bytes that were accounted for, new noise would be a second release."""
-    config = configure(noise="system")
+    config = configure(noise="discrete")
     interrupted(config, fed, tmp_path, monkeypatch, at=6)  # the second round is in the ledger
     (kept,) = (tmp_path / "outbox").iterdir()
     kept.unlink()
@@ -210,7 +210,7 @@ def test_a_second_draw_is_refused_and_named(configure, fed, tmp_path, monkeypatc
 
 
 def test_a_door_of_one_run_lets_a_release_pass_once(make_upload):
-    values = np.zeros((2, 3))
+    values = np.zeros((2, 3), np.int64)
     door = Door(Ledger(None, Budget(2.0, 1e-5)), once=True)
     first, other = make_upload(values), make_upload(values, client="client-1")
     door.release([first], values.shape)
@@ -291,13 +291,13 @@ def start(folder, settings):
     return subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder), json.dumps(settings)], cwd=folder)
 
 
-@pytest.mark.parametrize("name", ["gradient", "system", "input"])
+@pytest.mark.parametrize("name", ["gradient", "discrete", "input"])
 def test_a_killed_process_goes_on(name, configure, fed, tmp_path):
     settings = {"rounds": 60, "mechanism": "input" if name == "input" else "gradient"}
-    settings["noise"] = "seeded" if name == "gradient" else "system"
+    settings["noise"] = "seeded" if name == "gradient" else "discrete"
     chance, kills = random.Random(name), 0
     ledger = tmp_path / "ledger.sqlite"
-    for _ in range({"gradient": 3, "system": 2, "input": 1}[name]):
+    for _ in range({"gradient": 3, "discrete": 2, "input": 1}[name]):
         size = ledger.with_name("ledger.sqlite-wal")
         before = size.stat().st_mtime_ns if size.exists() else 0
         process = start(tmp_path, settings)

@@ -49,7 +49,7 @@ def name(request):
 
 
 def message(chosen, X, Y, public=SETTING, seed=0, denominator=None):
-    local = PreparedRecords.of(chosen.prepare(X), denominator or len(X))
+    local = PreparedRecords(chosen.prepare(X), denominator or len(X))
     return chosen.message(local, Y, public, np.random.default_rng(seed))
 
 
@@ -270,7 +270,7 @@ def test_clipping_to_the_largest_norm_is_no_clipping():
 
 def test_mean_embedding_fits_landmarks_to_the_data(configure, federation_of):
     fed = federation_of((300, 300), dtype=np.float64)
-    config = configure("mean-embedding", budget=Budget(1e4, 1e-5), start=None)
+    config = configure("mean-embedding", budget=Budget(500, 1e-5), start=None)
     result = config.run(fed)
     X = np.concatenate([client.X for client in fed.clients])
     start = np.random.default_rng(0).normal(size=(12, 6)) / math.sqrt(2 * 0.2 * 6)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -61,22 +59,21 @@ def test_they_agree_with_several_local_steps(trust, configure, fed, verify):
     verify(configure(build("variable", trust), local_steps=3), fed)
 
 
-@pytest.mark.parametrize("noise", ["system", "discrete"])
-def test_they_agree_with_other_noise(noise, configure, fed):
-    """Noise that cannot be repeated; ε of discrete noise is by zCDP, and its Δ includes the rounding."""
-    seen = []
-    config = configure(build("gradient", "local"), noise=noise, rounds=5)
-    result = config.run(fed, witness=lambda events, values: seen.append(events[0]))
-    assert {event.noise for event in seen} == {noise}
-    assert result.ledger.spent() == pytest.approx(2.0, rel=1e-6)
-    assert result.ledger.spent() <= 2.0
-    if noise == "discrete":
-        kind = {type(event).__name__ for event in seen}
-        assert kind == {"DiscreteGaussianRelease"}
-        tight = 8 * math.sqrt(0.2 / (2 * math.e)) / math.sqrt(12)
-        for event in seen:
-            plain = tight / dict(zip(("client-0", "client-1", "client-2"), fed.records, strict=True))[event.client]
-            assert plain < event.sensitivity <= plain * 1.001
+@pytest.mark.parametrize("trust", TRUSTS)
+def test_they_agree_with_real_noise(trust, configure, fed):
+    """Noise that cannot be repeated, under every trust: the same Δ and σ as with a seed."""
+    seen, seeded = [], []
+    for noise, kept in (("discrete", seen), ("seeded", seeded)):
+        config = configure(build("gradient", trust), noise=noise, rounds=5)
+        result = config.run(fed, witness=lambda events, values, kept=kept: kept.append((events, values)))
+        assert result.ledger.spent() == pytest.approx(2.0, rel=1e-6)
+        assert result.ledger.spent() <= 2.0
+    for (real, values), (simulated, others) in zip(seen, seeded, strict=True):
+        assert values.dtype == others.dtype == np.int64
+        assert not np.array_equal(values, others)
+        for one, other in zip(real, simulated, strict=True):
+            assert (one.noise, other.noise) == ("discrete", "seeded")
+            assert (one.sensitivity, one.sigma, one.grid) == (other.sensitivity, other.sigma, other.grid)
 
 
 def test_input_draws_its_noise_at_home_once(configure, federation_of, verify):
@@ -91,10 +88,10 @@ def test_sampled_rounds_keep_to_the_budget(trust, configure, fed, verify):
     assert {event.sampling_rate for event in result.ledger.events()} == {0.5}
 
 
-def test_system_noise_samples_from_the_system_too(configure, fed):
+def test_real_noise_samples_from_the_system_too(configure, fed):
     """Whoever knows the seed knows a seeded sample, and amplification needs it secret."""
     seen = []
-    config = configure("none", adjacency="add-remove", sampling_rate=0.5, rounds=1, noise="system", budget=None)
+    config = configure("none", adjacency="add-remove", sampling_rate=0.5, rounds=1, noise="discrete", budget=None)
     for _ in range(2):
         config.run(fed, witness=lambda events, values: seen.append(values.copy()))
     assert not np.array_equal(seen[0], seen[3])
@@ -120,26 +117,26 @@ def test_input_refuses_what_it_cannot_mean(configure, fed):
 
 
 def noise_twice(patch):
-    add = SeededNoise.add
-    patch.setattr(SeededNoise, "add", lambda self, values, sigma: add(self, add(self, values, sigma), sigma))
+    add = SeededNoise.add_integers
+    patch.setattr(SeededNoise, "add_integers", lambda self, values, s: add(self, add(self, values, s), s))
 
 
 def half_sigma(patch):
-    add = SeededNoise.add
-    patch.setattr(SeededNoise, "add", lambda self, values, sigma: add(self, values, sigma / 2))
+    add = SeededNoise.add_integers
+    patch.setattr(SeededNoise, "add_integers", lambda self, values, s: add(self, values, s / 2))
 
 
 def noise_forgotten_on_one_client(patch):
     noisy = Client._noisy
 
-    def forgetful(self, values, event, round):
-        return values if self.plan.name == "client-1" else noisy(self, values, event, round)
+    def forgetful(self, values, event, *facts):
+        return values if self.plan.name == "client-1" else noisy(self, values, event, *facts)
 
     patch.setattr(Client, "_noisy", forgetful)
 
 
 def curator_forgets(patch):
-    patch.setattr(SeededNoise, "add", lambda self, values, sigma: values)
+    patch.setattr(SeededNoise, "add_integers", lambda self, values, s: values)
 
 
 def same_noise_every_round(patch):

@@ -45,7 +45,7 @@ def run(fed, **settings):
 @pytest.mark.parametrize("trust", ["local", "aggregate", "central"])
 def test_moments_find_the_bandwidth_at_a_large_budget(trust):
     fed = fed_of()
-    result = run(fed, mechanism=GradientPerturbation(trust=trust), budget=Budget(1e4, 1e-5))
+    result = run(fed, mechanism=GradientPerturbation(trust=trust), budget=Budget(500, 1e-5))
     expected = 1 / mean_squared_distance(pooled(fed))
     assert result.public.kernel.gammas[0] == pytest.approx(expected, rel=0.02)
 
@@ -73,7 +73,7 @@ def test_moments_are_one_event_of_the_scale_with_their_share(share):
 
 def test_start_and_bandwidth_share_one_release():
     fed = fed_of(centre=3.0)
-    result = run(fed, start="mean", budget=Budget(1e4, 1e-5), rounds=1, step_size=1e-9)
+    result = run(fed, start="mean", budget=Budget(500, 1e-5), rounds=1, step_size=1e-9)
     assert sum(event.what == "moments" for event in result.ledger.events()) == 2
     np.testing.assert_allclose(result.landmarks.mean(axis=0), pooled(fed).mean(axis=0), atol=2.5)
 
@@ -160,7 +160,7 @@ def test_one_record_a_client():
 
 def test_constant_features():
     fed = FederatedData([np.ones((10, 3)), np.ones((12, 3))])
-    result = run(fed, tau_x=2.0, budget=Budget(1e4, 1e-5))
+    result = run(fed, tau_x=2.0, budget=Budget(500, 1e-5))
     assert result.public.kernel.gammas[0] == pytest.approx(1 / (0.01 * 4)), "the floor of a hundredth of τ²"
     assert np.isfinite(result.landmarks).all()
     with pytest.raises(InvalidParameter, match="are all records equal"):
@@ -169,7 +169,7 @@ def test_constant_features():
 
 def test_records_beyond_the_bound_are_clipped():
     fed = FederatedData([np.random.default_rng(0).normal(0, 100, (50, 3))])
-    gamma = run(fed, tau_x=1.0, budget=Budget(1e4, 1e-5)).public.kernel.gammas[0]
+    gamma = run(fed, tau_x=1.0, budget=Budget(500, 1e-5)).public.kernel.gammas[0]
     assert gamma == pytest.approx(0.5, rel=0.2), "unit vectors in all directions are √2 apart"
 
 

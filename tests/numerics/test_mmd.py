@@ -126,22 +126,6 @@ def test_unbiased_mmd2_of_one_distribution_is_about_zero():
     assert mmd.mmd2(X, X, Kernel((0.5,)), estimator="biased") == pytest.approx(0, abs=1e-6)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("clip", [1e-3, 0.5, 1.0, 1e6])
-def test_clipped_gradient_matches_the_loop(points, kernel, clip):
-    X, Y = points
-    value = mmd.clipped_data_gradient(X, Y, kernel, clip=clip, denominator=12.5)
-    np.testing.assert_allclose(value, slow_data_gradient(X, Y, kernel, 12.5, clip), rtol=1e-11, atol=1e-14)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_clipping_above_max_clip_does_nothing(points, kernel):
-    X, Y = points
-    clip = mmd.max_clip(kernel, len(Y))
-    value = mmd.clipped_data_gradient(X, Y, kernel, clip=clip, denominator=9)
-    np.testing.assert_allclose(value, mmd.data_gradient(X, Y, kernel, denominator=9), rtol=1e-12)
-
-
 def test_max_clip_is_attained_by_coinciding_landmarks():
     gamma, n_y = 0.3, 6
     record = np.array([[1 / math.sqrt(2 * gamma), 0.0]])
@@ -159,9 +143,6 @@ def test_float32_is_close_to_float64_at_the_scale_of_images(scale, bandwidths):
     value = mmd.data_gradient(X, Y, kernel, denominator=len(X))
     assert value.dtype == np.float32
     assert relative_error(value, slow_data_gradient(X, Y, kernel, len(X))) <= 1e-4
-    clip = 0.3 * mmd.max_clip(kernel, len(Y))
-    clipped = mmd.clipped_data_gradient(X, Y, kernel, clip=clip, denominator=len(X))
-    assert relative_error(clipped, slow_data_gradient(X, Y, kernel, len(X), clip)) <= 1e-4
 
 
 def test_float32_is_close_to_float64_over_many_blocks():
@@ -205,7 +186,7 @@ def test_workspace_and_known_norms_change_nothing(points, kernel):
 def test_inputs_are_not_changed(points):
     X, Y = points
     before = X.copy(), Y.copy()
-    mmd.clipped_data_gradient(X, Y, KERNELS[1], clip=0.1, denominator=9)
+    mmd.data_gradient(X, Y, KERNELS[1], denominator=9)
     mmd.mmd2(X, Y, KERNELS[1])
     np.testing.assert_array_equal(X, before[0])
     np.testing.assert_array_equal(Y, before[1])
@@ -223,7 +204,6 @@ class TestDegenerate:
         _, Y = points
         empty = np.empty((0, 3))
         assert not mmd.data_gradient(empty, Y, KERNELS[0], denominator=2.5).any()
-        assert not mmd.clipped_data_gradient(empty, Y, KERNELS[0], clip=1, denominator=2.5).any()
 
     def test_one_record(self, points):
         X, Y = points
@@ -240,14 +220,11 @@ class TestDegenerate:
         X = np.full((6, 2), 0.5)
         assert mmd.mmd2(X, X[:3], KERNELS[1]) == pytest.approx(0, abs=1e-14)
         np.testing.assert_allclose(mmd.gradient(X, X[:3], KERNELS[1]), 0, atol=1e-15)
-        clipped = mmd.clipped_data_gradient(X, X[:3], KERNELS[1], clip=1e-9, denominator=6)
-        np.testing.assert_allclose(clipped, 0, atol=1e-15)
 
     @pytest.mark.parametrize("dtype", [np.float32, np.float64])
     def test_far_points_underflow_to_zero(self, dtype):
         X, Y = np.zeros((4, 2), dtype), np.array([[1e4, 0], [-1e4, 0]], dtype)
         assert not mmd.data_gradient(X, Y, KERNELS[2], denominator=4).any()
-        assert not mmd.clipped_data_gradient(X, Y, KERNELS[2], clip=1e-6, denominator=4).any()
 
 
 class TestSmoothness:
@@ -280,18 +257,15 @@ class TestSmoothness:
         assert mmd.smoothness(Kernel((0.1, 0.9)), 7) == pytest.approx(np.mean(single))
 
 
-@pytest.mark.parametrize(("kernel", "clip"), [(KERNELS[0], None), (KERNELS[0], 1.0), (KERNELS[2], 1.0)])
-def test_memory_stays_within_three_blocks(kernel, clip):
+@pytest.mark.parametrize("kernel", [KERNELS[0], KERNELS[2]])
+def test_memory_stays_within_three_blocks(kernel):
     rng = np.random.default_rng(0)
     X, Y = rng.random((6000, 40), np.float32), rng.random((200, 40), np.float32)
     block = 500
     block_bytes, output_bytes = block * 200 * 4, Y.nbytes
     tracemalloc.start()
     try:
-        if clip is None:
-            mmd.data_gradient(X, Y, kernel, denominator=6000, block=block)
-        else:
-            mmd.clipped_data_gradient(X, Y, kernel, clip=clip, denominator=6000, block=block)
+        mmd.data_gradient(X, Y, kernel, denominator=6000, block=block)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -309,13 +283,11 @@ class TestErrors:
             mmd.smoothness(KERNELS[0], 3, estimator="best")
 
     @pytest.mark.parametrize("value", [0, -1.0, math.nan, math.inf])
-    def test_denominator_and_clip(self, points, value):
+    def test_denominator(self, points, value):
         with pytest.raises(InvalidParameter, match="denominator must be positive") as error:
             mmd.data_gradient(*points, KERNELS[0], denominator=value)
         assert error.value.name == "denominator"
         assert error.value.value is value
-        with pytest.raises(InvalidParameter, match="clip must be positive"):
-            mmd.clipped_data_gradient(*points, KERNELS[0], clip=value, denominator=1)
 
     def test_block_and_norms(self, points):
         with pytest.raises(InvalidParameter, match="block must be at least 1, but is 0"):

@@ -15,6 +15,7 @@ from dpfedvis import FedTSNE
 from dpfedvis.federation.private_map import Density, DensityGrid, PublishedMap, Subspace
 from dpfedvis.federation.private_map.subspace import client_level_remark
 from dpfedvis.mechanisms import KMeans
+from dpfedvis.numerics.exact import Grid
 from dpfedvis.reporting.density_figures import (
     PALETTE,
     STANDS_OUT,
@@ -32,11 +33,11 @@ CELLS = 16
 
 def published() -> PublishedMap:
     places = np.random.default_rng(0).normal(size=(30, 2))
-    subspace = Subspace(np.zeros(3), np.eye(3)[:, :2], np.ones(2))
+    subspace = Subspace(np.zeros(3), np.eye(3)[:, :2], np.ones(2), Grid.of_norm(8.0, 3))
     return PublishedMap(subspace, places.astype(np.float32), places, 0)
 
 
-def density(shares: np.ndarray, noise: float = 1e-3, classes: tuple[int, ...] = ()) -> Density:
+def density(shares: np.ndarray, noise: float = 1e-3, classes: tuple[str, ...] = ()) -> Density:
     return Density(DensityGrid(published().half, shares.shape[-1]), shares, noise, classes)
 
 
@@ -46,10 +47,10 @@ def noise_alone(classes: int = 1, seed: int = 0, cells: int = CELLS) -> np.ndarr
 
 def two_groups() -> Density:
     """Class 3 around cell (4, 4), class 7 around (13, 13)."""
-    shares = noise_alone(2)
+    shares = noise_alone(3)
     shares[0, 3:6, 3:6] += 0.05
     shares[1, 12:15, 12:15] += 0.05
-    return density(shares, classes=(3, 7))
+    return density(shares, classes=("3", "7"))
 
 
 def picture(path: Path) -> np.ndarray:
@@ -105,7 +106,7 @@ def test_a_class_leads_where_it_is_and_nowhere_else() -> None:
 
 def test_noise_alone_leads_nowhere_and_has_no_contours() -> None:
     for seed in range(5):
-        given = density(noise_alone(10, seed), classes=tuple(range(10)))
+        given = density(noise_alone(10, seed), classes=tuple("123456789"))
         assert (leading_class(given) == -1).mean() > 0.99
         shares, noise = smoothed(given)
         assert len(contour_levels(np.maximum(shares.sum(axis=0), 0), noise * math.sqrt(10))) == 0
@@ -135,13 +136,13 @@ def test_colours_differ_for_any_number_of_classes() -> None:
 
 
 def test_a_private_view_shows_own_points_over_the_same_map(tmp_path: Path) -> None:
-    places, labels = np.array([[0.5, -0.5]] * 4 + [[-1.0, 1.0]] * 4), np.array([3] * 4 + [8] * 4)
+    places, labels = np.array([[0.5, -0.5]] * 4 + [[-1.0, 1.0]] * 4), np.array(["3"] * 4 + ["8"] * 4)
     draw_density(published().places, two_groups(), tmp_path / "public.png")
     draw_private_view(published().places, two_groups(), places, labels, tmp_path / "own.png", title="own")
     draw_private_view(published().places, None, places, None, tmp_path / "bare.png")
     public, own, bare = (picture(tmp_path / f"{name}.png") for name in ("public", "own", "bare"))
-    third = class_colours((3, 7, 8))[8]  # a label of this client alone
-    assert shown(own, third) > shown(public, third) == 0
+    fourth = class_colours(("3", "7", "other", "8"))["8"]  # a label of this client alone
+    assert shown(own, fourth) > shown(public, fourth) == 0
     assert shown(bare, "#d55e00") > shown(public, "#d55e00") == 0
 
 

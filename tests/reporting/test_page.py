@@ -246,13 +246,14 @@ def test_with_real_noise_nothing_that_only_clients_have_is_in_the_folder_or_the_
     assert list(figures(text)) == ["map"]
     # Nor if the settings claim that the noise was seeded: the statement knows better.
     settings = (copy / "config.toml").read_text()
-    (copy / "config.toml").write_text(settings.replace('noise = "system"', 'noise = "seeded"'))
+    settings = settings.replace('noise = "discrete"', 'noise = "seeded"').replace("evaluate = false", "evaluate = true")
+    (copy / "config.toml").write_text(settings)
     write_report(copy)
     assert "in a real federation nobody sees this" not in page(copy)
 
 
 def test_a_simulation_need_not_show_labels_and_places(marked_data: Path, tmp_path: Path) -> None:
-    folder = marked_run(tmp_path / "run", marked_data, epsilon=8.0, evaluate=False)
+    folder = marked_run(tmp_path / "run", marked_data, epsilon=8.0, noise="seeded")
     assert not (folder / "simulation").exists()
     assert not labels_in(page(folder))
     assert RunConfig.from_toml(folder / "config.toml").evaluate is False

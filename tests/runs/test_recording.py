@@ -19,6 +19,7 @@ from attacks.shared.gradients import contribution_of
 from attacks.shared.registry import NothingToAttack
 from dpfedvis import FederatedData
 from dpfedvis.estimators.tsne import FedTSNE
+from dpfedvis.federation.door import in_units
 from dpfedvis.mechanisms import mechanism
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.mmd import data_gradient
@@ -93,9 +94,10 @@ def test_all_that_passed_is_there_in_its_order(changes: dict[str, Any], tmp_path
     assert len(recording.uploads) == len(listener.heard) > 0
     for upload, (events, values) in zip(recording.uploads, listener.heard, strict=True):
         assert list(upload.events) == events
-        assert upload.values.dtype == values.dtype
+        assert upload.integers.dtype == values.dtype
         assert upload.shape == values.shape
-        np.testing.assert_array_equal(upload.values, values)
+        np.testing.assert_array_equal(upload.integers, values)
+        np.testing.assert_array_equal(upload.values, in_units(values, events[0]))
     # And every release in the ledger that left is accounted for by an upload: nothing passed unseen.
     with recording.ledger() as ledger:
         accounted = [event.to_json() for event in ledger.events() if event.what != "records"]
@@ -142,7 +144,7 @@ def test_sums_are_recorded_as_sums(tmp_path: Path) -> None:
     execute(BASE.updated(trust="aggregate", rounds=2), tmp_path / "run", show=show)
     uploads = Recording.read(tmp_path / "run").of("gradient")
     assert [upload.clients for upload in uploads] == [("client-0", "client-1", "client-2")] * 2
-    assert all(upload.values.dtype == np.float64 for upload in uploads)
+    assert all((upload.integers.dtype, upload.values.dtype) == (np.int64, np.float64) for upload in uploads)
 
 
 def arrays_in(folder: Path) -> list[tuple[str, Array]]:
@@ -156,7 +158,8 @@ def arrays_in(folder: Path) -> list[tuple[str, Array]]:
                 ]
         elif path.suffix == ".bin":
             raw = path.read_bytes()
-            found += [(f"{path.name}:{kind}", np.frombuffer(raw[: len(raw) // 8 * 8], kind)) for kind in ("<f4", "<f8")]
+            kinds = ("<f4", "<f8", "<i8")
+            found += [(f"{path.name}:{kind}", np.frombuffer(raw[: len(raw) // 8 * 8], kind)) for kind in kinds]
         elif path.suffix == ".csv":
             lines = [line.split(",")[2:] for line in path.read_text().splitlines()[1:]]
             found.append((path.name, np.array(lines, dtype=np.float64)))
@@ -383,6 +386,8 @@ def test_the_index_is_plain_json(private: Path) -> None:
     raw = (private / "uploads" / "values.bin").read_bytes()
     first = entries[0]
     values = np.frombuffer(raw, first["dtype"], int(np.prod(first["shape"])), first["offset"]).reshape(first["shape"])
-    np.testing.assert_array_equal(values, Recording.read(private).uploads[0].values)
+    assert first["dtype"] == "<i8"
+    np.testing.assert_array_equal(values, Recording.read(private).uploads[0].integers)
     assert first["events"][0]["kind"] == "gaussian"
+    np.testing.assert_array_equal(values * first["events"][0]["grid"], Recording.read(private).uploads[0].values)
     assert [entry["landmarks"] for entry in entries if "landmarks" in entry] == [1, 2, 3, 4]

@@ -269,7 +269,7 @@ def test_the_estimator_gets_every_setting() -> None:
         map="umap", neighbours=7, landmarks=31, rounds=3, mechanism="clipped", clip=0.3, trust="aggregate",
         epsilon=3, delta=1e-6, scope="landmarks", release="exact", distances="nystrom", rank=5, ridge=0.1, seed=4,
         gamma=(0.1, 0.2), tau_x=5, release_share=0.25, step_size=0.5, optimiser="momentum", weights="equal",
-        mmd="biased", start="normal", noise="system", local_steps=2, bounds=(0, 1),
+        mmd="biased", start="normal", noise="discrete", local_steps=2, bounds=(0, 1),
     )  # fmt: skip
     estimator = config.estimator()
     assert isinstance(estimator, FedUMAP)
@@ -288,7 +288,7 @@ def test_the_estimator_gets_every_setting() -> None:
         "gamma": (0.1, 0.2), "step_size": 0.5, "optimiser": "momentum", "weights": "equal", "mmd": "biased",
         "start": "normal", "local_steps": 2, "bounds": (0.0, 1.0),
     }  # fmt: skip
-    assert parameters["noise"] == "system"
+    assert parameters["noise"] == "discrete"
 
 
 def test_maps_by_name() -> None:

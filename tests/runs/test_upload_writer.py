@@ -27,7 +27,7 @@ def test_a_half_written_tail_is_dropped(name: str, cut: int, wholes: Any, tmp_pa
     after = recorded(folder)
     lost = 0 if name == "values.bin" and cut <= padding else 1
     assert list(after.items()) == list(before.items())[: len(before) - lost]
-    uploads = [upload.values.tobytes() for upload in Recording.read(folder).uploads]  # checks every checksum
+    uploads = [upload.integers.tobytes() for upload in Recording.read(folder).uploads]  # checks every checksum
     assert uploads == list(after.values())
     assert (folder / "uploads" / "values.bin").stat().st_size % 64 == 0
 
@@ -37,7 +37,7 @@ def test_what_is_sent_again_is_recorded_once(wholes: Any, tmp_path: Path) -> Non
     shutil.copytree(wholes("noisy"), folder)
     before = (folder / "uploads" / "index.jsonl").read_bytes()
     last = Recording.read(folder).uploads[-1]
-    values = last.values.copy()
+    values = last.integers.copy()
     with Ledger.read(folder / "ledger.sqlite") as ledger:
         recorder = Recorder(folder, resume=ledger)
     recorder(last.events, values)

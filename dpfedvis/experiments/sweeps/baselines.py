@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,7 @@ from dpfedvis.federation.feddl import FedDL
 from dpfedvis.federation.private_map import PublishedMap, Recipe
 from dpfedvis.federation.private_map.subspace import Subspace
 from dpfedvis.numerics.distances import GramDistances
+from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.runs.settings import RunConfig
 
@@ -85,7 +88,12 @@ def data_free_scores(config: RunConfig, fed: FederatedData, neighbors: NDArray[n
     if len(public.ledger):
         raise RuntimeError("a data-free baseline has released something")
     features = fed.n_features
-    whole = Subspace(np.zeros(features), np.eye(features), np.ones(features))
+    grid = (
+        Grid.of_norm(2.0**8 * math.sqrt(features), features)
+        if bounds is None
+        else Grid.of_bounds(bounds[0], bounds[1], features)
+    )
+    whole = Subspace(np.zeros(features), np.eye(features), np.ones(features), grid)
     anchors = public.landmarks.astype(np.float32)
     places = Recipe().scaled(layout.lay_out_anchors(anchors, config.seed), fed.n_records / fed.n_clients)
     published = PublishedMap(whole, anchors, places, config.seed)

@@ -13,8 +13,8 @@ from dpfedvis.runs.settings import RunConfig
 
 Kind = Literal["run", "central", "data-free"]
 
-# They change how long a cell takes or what is kept of it, not what comes out.
-_NO_MATTER = ("jobs", "recorded_rounds")
+# They change how long a cell takes or what is kept of it, not what comes out; the noise of a sweep is seeded.
+_NO_MATTER = ("jobs", "recorded_rounds", "noise", "evaluate")
 _DATA = ("data", "records", "sample", "label_column", "client_column", "missing", "clients", "partition", "bounds")
 # What happens to landmarks after they are learned.
 _RELEASE = ("map", "distances", "rank", "ridge", "search", "release", "release_share", "tau_x")

@@ -163,7 +163,7 @@ def draw(curves: Curves, title: str) -> str:
         axes.set_axis_off()
     handles = {label: handle for axes in grid for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    figure.suptitle(plain(title))
+    figure.suptitle(plain(f"{title} (simulations, on one machine)"))
     return svg(figure)
 
 

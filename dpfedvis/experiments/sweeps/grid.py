@@ -100,6 +100,9 @@ def _expanded(values: dict[str, Any]) -> Iterable[Cell]:
 
 
 def _cell(values: dict[str, Any]) -> Cell:
+    # A sweep is a simulation: it scores maps by all records and labels.
+    if (noise := values.pop("noise", "seeded")) != "seeded":
+        raise InvalidParameter("noise", noise, "seeded, or left out: a sweep is a simulation")
     epsilon = values.pop("epsilon", None)
     if epsilon is None:
         return Cell("run", RunConfig.from_mapping(values))

@@ -98,7 +98,7 @@ def work(task: Task) -> CellRow:
 
 def compute(task: Task) -> Outcome:
     """Run a cell and score it."""
-    config = task.cell.config.updated(jobs=task.threads)
+    config = task.cell.config.updated(jobs=task.threads, noise="seeded")
     dataset = dataset_of(config)
     fed = config.federated(dataset)
     neighbors = _neighbors(dataset, fed, config, task.cache)

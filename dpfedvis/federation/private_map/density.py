@@ -13,6 +13,7 @@ from accounting.errors import InvalidParameter
 from dpfedvis.numerics.kernels import Array
 
 LEAST_CELLS, MOST_CELLS = 8, 64
+OTHER = "other"  # the class of all labels that the public list does not name
 
 
 @dataclass(frozen=True)
@@ -50,18 +51,24 @@ class Density:
     Parameters
     ----------
     grid : DensityGrid
-    shares : array of shape (classes, cells, cells)
-        Noisy shares of all records, by class if classes were given. Noise makes some negative.
+    shares : array of shape (layers, cells, cells)
+        Noisy shares of all records: one layer, or with classes one for each and a last one for all other labels. Noise
+        makes some negative.
     noise : float
         Standard deviation of the noise in each share.
-    classes : tuple of int
-        Public labels, in order; empty without classes.
+    classes : tuple of str
+        The public list of classes, in its order; empty without classes.
     """
 
     grid: DensityGrid
     shares: Array
     noise: float
-    classes: tuple[int, ...] = ()
+    classes: tuple[str, ...] = ()
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the layers by class; empty without classes."""
+        return (*self.classes, OTHER) if self.classes else ()
 
     @property
     def total(self) -> Array:
@@ -83,17 +90,17 @@ def cells_for(noise: float) -> int:
 
 
 def cell_numbers(
-    cells: NDArray[np.int64], grid: DensityGrid, labels: NDArray[np.int64] | None, classes: tuple[int, ...]
+    cells: NDArray[np.int64], grid: DensityGrid, labels: NDArray[np.str_] | None, classes: tuple[str, ...]
 ) -> Array:
     """Return cell numbers of placed records by class, shape (n, 1), as `GridCounts` takes them.
 
-    A label outside the public classes counts as the last class: which labels occur is private.
+    A class has its number in the public list; every label outside of it counts in the layer after the last. So a
+    record's number depends on its own label alone: numbering by the labels that occur would let one record shift all.
     """
     if labels is None:
         return cells[:, None].astype(np.float64)
     if not classes:
         raise InvalidParameter("classes", classes, "the public list of labels")
-    known, last = np.asarray(classes), len(classes) - 1
-    order = np.minimum(np.searchsorted(known, labels), last)
-    order = np.where(known[order] == labels, order, last)
+    numbers = {name: number for number, name in enumerate(classes)}
+    order = np.array([numbers.get(label, len(classes)) for label in labels.tolist()], dtype=np.int64)
     return (order * grid.cells**2 + cells)[:, None].astype(np.float64)

@@ -12,12 +12,13 @@ import numpy as np
 
 from accounting import Budget, Ledger, checks, sensitivity
 from accounting.errors import InvalidParameter
-from accounting.events import Stage
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Door, Failure, Outbox, Streams, Witness
 from dpfedvis.federation.checkpoint import claim, fingerprint, ledger_for, read_or_make
 from dpfedvis.federation.feddl import Callback, FedDL, FedDLResult, NoiseName
-from dpfedvis.federation.noise_plan import RunPlan, plan_run
+from dpfedvis.federation.noise_plan import Extra, RunPlan, drawn_by, plan_run
+from dpfedvis.federation.preparation import refuse_data
+from dpfedvis.federation.private_map.density import MOST_CELLS
 from dpfedvis.federation.private_map.subspace import Subspace, client_level_remark, principal_subspace
 from dpfedvis.federation.releases import Releases
 from dpfedvis.mechanisms import Mechanism
@@ -25,6 +26,7 @@ from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
 from dpfedvis.mechanisms.second_moments import SecondMoments
+from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Kernel
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 20, 1000
@@ -57,15 +59,30 @@ class Shares:
         for each in fields(self):
             checks.share(f"share of {each.name}", getattr(self, each.name))
 
-    def planned(self, *, scale: bool, density: bool) -> dict[str, tuple[float, Stage]]:
-        """Name, share and stage of every release except the landmarks'."""
+    def planned(self, public: PublicParameters, *, parties: int, scale: bool, layers: int) -> dict[str, Extra]:
+        """Every release except the landmarks', by name.
+
+        Parameters
+        ----------
+        public : PublicParameters
+        parties : int
+            Clients that draw noise for one sum.
+        scale : bool
+            Whether norms are learned.
+        layers : int
+            Classes whose density is counted; 0 without a density.
+        """
         every: list[tuple[bool, Mechanism, float]] = [
             (scale, ScaleHistogram(), self.scale),
             (True, Moments(), self.moments),
             (True, SecondMoments(), self.subspace),
-            (density, GridCounts(), self.density),
+            (layers > 0, GridCounts(cells=MOST_CELLS**2 * max(layers, 1)), self.density),
         ]
-        return {release.what: (share, release.stage) for used, release, share in every if used}
+        return {
+            release.what: Extra(share, release.stage, parties * math.prod(release.shape(public)))
+            for used, release, share in every
+            if used
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +104,8 @@ class Learner:
     factors : tuple of float
         Bandwidths γ_b of the landmarks' kernel, times the mean squared distance of two records in the subspace.
     shares : Shares
-    density : bool
-        Whether to reserve budget for counts on the grid.
+    layers : int
+        Classes whose density is counted on the grid; 0 reserves no budget for it.
     tau_x : float, optional
         Public bound on the norm of records.
     public_records : int, optional
@@ -104,7 +121,7 @@ class Learner:
     components: int = 16
     factors: tuple[float, ...] = (1.0,)
     shares: Shares = field(default_factory=Shares)
-    density: bool = False
+    layers: int = 0
     tau_x: float | None = None
     public_records: int | None = None
     noise: NoiseName = "seeded"
@@ -139,7 +156,7 @@ class Learner:
             later.
         """
         self._check(fed)
-        plan = self.plan()
+        plan = self.plan(fed.n_clients, fed.n_features)
         folder = None if checkpoint is None else Path(checkpoint)
         if folder is not None:
             hidden = self.budget.hides_records
@@ -155,8 +172,9 @@ class Learner:
             self.noise,
             outbox=None if folder is None else Outbox(folder / "outbox"),
         )
+        self._check_noise(releases)
         found, failures = self._subspace(releases)
-        subspace = Subspace(**read_or_make(folder and folder / "subspace.npz", lambda: dict(vars(found))))
+        subspace = Subspace.of_arrays(read_or_make(folder and folder / "subspace.npz", found.arrays))
         landmarks = self.landmarks or landmarks_for(self._landmark_noise(releases, plan))
         # The name selects the random stream: another one would give other landmarks.
         generator = Streams(self.seed).generator("billboard start")
@@ -171,7 +189,8 @@ class Learner:
             weights=self._weighting,
             public_records=self.public_records,
             start=start,
-            reserve=self._planned(),
+            plan=plan,
+            grid=subspace.grid,
             noise=self.noise,
             seed=self.seed,
         )
@@ -184,15 +203,34 @@ class Learner:
         )
         return Learned(subspace, result, releases, plan, tuple(failures))
 
-    def plan(self) -> RunPlan:
+    def plan(self, clients: int, features: int) -> RunPlan:
         """Return the noise plan: the budget split among the stages, before anything is released."""
-        plan = plan_run(self.budget, self.mechanism, self.rounds, None, self.noise, self._planned())
+        parties, public = drawn_by(self.mechanism.trust, clients), self.public_for(features)
+        planned = self.shares.planned(public, parties=parties, scale=self.tau_x is None, layers=self.layers)
+        largest = replace(
+            public, landmarks=self.landmarks or MOST_LANDMARKS, features=max(2, min(self.components, features))
+        )
+        values = parties * math.prod(self.mechanism.shape(largest))
+        plan = plan_run(self.budget, self.mechanism, self.rounds, None, self.noise, planned, values)
         if plan is None or self.mechanism.protection != "upload":
             raise InvalidParameter("mechanism", self.mechanism.name, "one with protected uploads, for release='none'")
         return plan
 
-    def _planned(self) -> dict[str, tuple[float, Stage]]:
-        return self.shares.planned(scale=self.tau_x is None, density=self.density)
+    def _check_noise(self, releases: Releases) -> None:
+        """Raise before the first release if the noise of any stage cannot be drawn."""
+        trust, features = self.mechanism.trust, releases.fed.n_features
+        public = self.public_for(features)
+        stages: list[Mechanism] = [Moments(trust=trust), SecondMoments(trust=trust)]
+        if self.tau_x is None:
+            stages.append(ScaleHistogram(trust=trust))
+        if self.layers:
+            stages.append(GridCounts(trust=trust))
+        for stage in stages:
+            releases.check(stage, public)
+        components = max(2, min(self.components, features))
+        grid = Grid.of_range(2.0**8, 2.0**-12, components)
+        landmarks = self.landmarks or LEAST_LANDMARKS
+        releases.check(self.mechanism, replace(public, landmarks=landmarks, features=components, grid=grid))
 
     @property
     def _weighting(self) -> Literal["records", "equal"]:
@@ -204,10 +242,7 @@ class Learner:
             raise InvalidParameter("scope", self.budget.scope, "end-to-end for release='none'")
         if fed.n_features < 2:
             raise InvalidParameter("number of features", fed.n_features, "at least 2 for a map")
-        if fed.missing == "client-mean" and any(fed.imputed):
-            raise InvalidParameter(
-                "missing", fed.missing, "public-value under a budget: filled means tie records to each other"
-            )
+        refuse_data(fed, self.budget, self.noise)
         # A mechanism without a sensitivity under this adjacency must raise now, not after the first stage.
         self.mechanism.sensitivity(replace(self.public_for(2), landmarks=2), self._denominators(fed)[0])
 
@@ -258,11 +293,14 @@ class Learner:
         centre = moments.mean(average)
         # Noise must not move the centre out of the ball to which all records were clipped.
         centre = centre * min(1.0, tau / max(float(np.linalg.norm(centre)), tau))
-        second = SecondMoments(trust=trust, centre=centre, clip=math.sqrt(spread))
+        raw = Grid.of_norm(tau, features)
+        centre = raw.snap(centre)
+        second = SecondMoments(trust=trust, centre=centre, clip=math.sqrt(spread), norm=tau)
         average, failed = releases.once(second, public)
         failures += failed
         noise = math.sqrt(releases.variance(second, public)) * second.clip**2
-        return principal_subspace(centre, second.matrix(average, features), noise, self.components), failures
+        matrix = second.matrix(average, features)
+        return principal_subspace(centre, matrix, noise, self.components, raw), failures
 
     def remarks(self, learned: Learned) -> tuple[str, ...]:
         """Remarks about the noise if the privacy unit is a client, from public quantities alone."""

@@ -8,6 +8,8 @@ import numpy as np
 
 from accounting.errors import InvalidParameter
 from dpfedvis.federation.private_map.subspace import Subspace
+from dpfedvis.numerics.exact import block_rows
+from dpfedvis.numerics.exact_sums import NEAREST, place_by_weights
 from dpfedvis.numerics.kernels import Array
 
 
@@ -39,6 +41,20 @@ class PublishedMap:
             array.setflags(write=False)
         if len(self.anchors) != len(self.places):
             raise InvalidParameter("places", len(self.places), f"one for each of {len(self.anchors)} anchors")
+
+    def place(self, X: Array) -> Array:
+        """Place records by their nearest anchors, shape (n, 2), each by itself and in exact arithmetic.
+
+        Distances to the anchors are exact integers; the places of the nearest `NEAREST` are averaged, with weights that
+        fall with the squared distance. So a record's place, and its cell, is the same in any company.
+        """
+        grid = self.subspace.grid
+        anchors, places = grid.nearest(self.anchors), np.asarray(self.places, dtype=np.float64)
+        found = np.empty((len(X), 2))
+        for start in range(0, len(X), rows := block_rows(len(anchors))):
+            cells = grid.cells(self.subspace.coordinates(X[start : start + rows]))
+            found[start : start + rows] = place_by_weights(cells, anchors, places, NEAREST)
+        return found
 
     @property
     def half(self) -> float:

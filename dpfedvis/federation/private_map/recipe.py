@@ -14,9 +14,9 @@ from accounting.errors import InvalidParameter
 from dpfedvis.data import FederatedData
 from dpfedvis.federation import Streams
 from dpfedvis.federation.feddl import NoiseName
-from dpfedvis.federation.private_map.density import Density, DensityGrid, cell_numbers, cells_for
+from dpfedvis.federation.private_map.density import OTHER, Density, DensityGrid, cell_numbers, cells_for
 from dpfedvis.federation.private_map.learner import Learned, Learner, Shares
-from dpfedvis.federation.private_map.placement import PLACEMENTS, ByWeights, Placement
+from dpfedvis.federation.private_map.placement import PLACEMENTS, Placement
 from dpfedvis.federation.private_map.published_map import PublishedMap
 from dpfedvis.federation.private_map.subspace import Subspace
 from dpfedvis.mechanisms import Mechanism
@@ -53,8 +53,9 @@ class Recipe:
         t-SNE of n records takes about as much room.
     density : bool
         Also release noisy counts of records on a grid over the map: a picture for everyone.
-    classes : sequence of int
-        Public labels, to count each class by itself.
+    classes : sequence of str
+        Public list of classes, to count each by itself, and all other labels as "other". A whole number means its
+        text.
     """
 
     shares: Shares | Mapping[str, float] = field(default_factory=Shares)
@@ -64,7 +65,7 @@ class Recipe:
     placement: Placement | str = "anchored"
     radius: float = 1.0
     density: bool = False
-    classes: Sequence[int] = ()
+    classes: Sequence[str] | Sequence[int] = ()
 
     def __post_init__(self) -> None:
         checks.count("components", self.components)
@@ -77,12 +78,9 @@ class Recipe:
             checks.between("factor", factor, 1e-6, 1e6)
         if isinstance(self.placement, str):
             checks.one_of("placement", self.placement, PLACEMENTS)
+        object.__setattr__(self, "classes", _names(self.classes))
         if self.classes and not self.density:
-            raise InvalidParameter("classes", tuple(self.classes), "left out without a density")
-        if len(set(self.classes)) < len(self.classes):
-            raise InvalidParameter("classes", tuple(self.classes), "distinct labels")
-        for label in self.classes:
-            checks.whole("class", label, -(2**63), 2**63 - 1)
+            raise InvalidParameter("classes", self.classes, "left out without a density")
         if not isinstance(self.shares, Shares | Mapping):
             raise InvalidParameter("shares", self.shares, "a share of the budget for each of some stages")
         if not isinstance(self.shares, Shares):
@@ -116,7 +114,7 @@ class Recipe:
             components=self.components,
             factors=tuple(self.factors),
             shares=self.shares,
-            density=self.density,
+            layers=len(self.classes) + 1 if self.density else 0,
             tau_x=tau_x,
             public_records=further.get("public_records"),
             noise=noise,
@@ -135,9 +133,13 @@ class Recipe:
         return spread_out(landmarks, learned.subspace, max(count, len(landmarks)), generator)
 
     def check(self, fed: FederatedData) -> None:
-        """Raise before the first release if the data cannot give what is asked for."""
-        if self.density and self.classes and any(client.y is None for client in fed.clients):
+        """Raise before the first release if the data cannot give what is asked for; all of it is public."""
+        if not self.classes:
+            return
+        if any(client.y is None for client in fed.clients):
             raise InvalidParameter("labels", None, "given, for a density by class")
+        for name in self.classes if fed.class_names else ():
+            checks.one_of("class", str(name), fed.class_names)
 
     def scaled(self, places: Array, records: float) -> Array:
         """Centre the anchors' box, and scale it to the size that a client's own layout needs.
@@ -153,23 +155,36 @@ class Recipe:
         return places * (self.radius * math.sqrt(records) / max(size, 1e-12))
 
     def count(self, learner: Learner, learned: Learned, published: PublishedMap, fed: FederatedData) -> Density:
-        """Release the density of all clients' records, each placed on its own among the anchors (`ByWeights`).
+        """Release the density of all clients' records, each placed on its own among the anchors.
 
-        The client's own layout is not used: there one record moves others into other cells, which the sensitivity of
-        counts does not cover.
+        By `PublishedMap.place`, whose place of a record depends on nothing else. The client's own layout is not used:
+        there one record moves others into other cells, which the sensitivity of counts does not cover.
         """
         public, trust = learner.public_for(1), learner.mechanism.trust
-        classes = tuple(sorted(self.classes))
+        classes = tuple(map(str, self.classes))
         noise = math.sqrt(learned.releases.variance(GridCounts(trust=trust, cells=1), public))
         grid = DensityGrid(published.half, cells_for(noise))
-        labels = [client.y for client in fed.clients] if classes else [None] * fed.n_clients
         numbers = iter(
-            cell_numbers(grid.cell(ByWeights()(published, client.X)), grid, own, classes)
-            for client, own in zip(fed.clients, labels, strict=True)
+            cell_numbers(
+                grid.cell(published.place(client.X)), grid, fed.labels_of(client) if classes else None, classes
+            )
+            for client in fed.clients
         )
-        counts = GridCounts(trust=trust, cells=grid.cells**2 * max(len(classes), 1))
+        counts = GridCounts(trust=trust, cells=grid.cells**2 * (len(classes) + 1))
         average, _ = learned.releases.with_data(fed.transformed(lambda _: next(numbers))).once(counts, public)
         return Density(grid, average.reshape(-1, grid.cells, grid.cells), noise, classes)
+
+
+def _names(classes: Sequence[str] | Sequence[int]) -> tuple[str, ...]:
+    """Return the names of classes, or raise unless they are distinct, and none is "other"."""
+    if isinstance(classes, str) or any(isinstance(each, bool) or not isinstance(each, str | int) for each in classes):
+        raise InvalidParameter("classes", classes, "a list of names or whole numbers")
+    names = tuple(str(each).strip() for each in classes)
+    if len(set(names)) < len(names) or "" in names:
+        raise InvalidParameter("classes", names, "distinct labels")
+    if OTHER in names:
+        raise InvalidParameter("classes", names, f"without {OTHER!r}, the class of all labels that are not named")
+    return names
 
 
 def spread_out(landmarks: Array, subspace: Subspace, count: int, generator: np.random.Generator) -> Array:

@@ -10,6 +10,7 @@ import pytest
 from accounting import Budget
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.federation import Door
+from dpfedvis.federation.door import in_units
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Kernel
 from tests.makers import groups
@@ -74,13 +75,13 @@ def check_replay(estimator: FedTSNE, fed: FederatedData, other: FederatedData) -
     first = estimator.watch(witness=seen).fit(fed)
     public, facts = everything(first), (first._facts(), first._remarks)
     ledger = [event.to_json() for event in first.ledger_.events()]
-    kept = iter(seen.values)
+    kept = iter(zip(seen.events, seen.values, strict=True))
     release, release_sum = Door.release, Door.release_sum
 
     def earlier(shape):
-        values = next(kept)
+        events, values = next(kept)
         assert values.shape == shape, f"the shape {shape} that the server asks for was not made from the uploads alone"
-        return values
+        return in_units(values, events[0])
 
     def replay(self, uploads, shape):
         release(self, uploads, shape)

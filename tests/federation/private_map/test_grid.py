@@ -48,17 +48,31 @@ def test_more_noise_gives_no_more_cells(noise, factor):
         assert 1 / cells_for(noise) ** 2 >= 2 * noise
 
 
-def test_classes_are_counted_apart_and_strangers_with_the_last():
+def test_classes_are_counted_apart_and_strangers_after_the_last():
     grid, cells = DensityGrid(1.0, 2), np.array([0, 1, 2, 3, 3])
-    labels = np.array([7, 2, 5, 3, 99])
-    numbers = cell_numbers(cells, grid, labels, (2, 5, 7))
+    labels = np.array(["cat", "ape", "dog", "bee", "eel"])
+    numbers = cell_numbers(cells, grid, labels, ("dog", "ape", "cat"))  # in the order of the list
     assert numbers.shape == (5, 1)
-    np.testing.assert_array_equal(numbers[:, 0], [8 + 0, 0 + 1, 4 + 2, 8 + 3, 8 + 3])
+    np.testing.assert_array_equal(numbers[:, 0], [8 + 0, 4 + 1, 0 + 2, 12 + 3, 12 + 3])
     np.testing.assert_array_equal(cell_numbers(cells, grid, None, ()), cells[:, None])
     with pytest.raises(InvalidParameter, match="classes"):
         cell_numbers(cells, grid, labels, ())
 
 
+@given(st.lists(st.sampled_from("abcdef"), min_size=1), st.data())
+def test_one_label_moves_one_record(labels, data):
+    """A class has its number in the public list, whatever labels occur."""
+    grid, classes = DensityGrid(1.0, 2), ("d", "b")
+    place, other = data.draw(st.integers(0, len(labels) - 1)), data.draw(st.sampled_from("abcdef"))
+    cells = np.zeros(len(labels), dtype=np.int64)
+    before = cell_numbers(cells, grid, np.array(labels), classes)
+    after = cell_numbers(cells, grid, np.array([*labels[:place], other, *labels[place + 1 :]]), classes)
+    assert np.count_nonzero(np.delete(before - after, place)) == 0
+
+
 def test_the_total_is_over_classes():
     shares = np.arange(8.0).reshape(2, 2, 2)
-    np.testing.assert_array_equal(Density(DensityGrid(1.0, 2), shares, 0.1, (0, 1)).total, shares[0] + shares[1])
+    density = Density(DensityGrid(1.0, 2), shares, 0.1, ("a",))
+    np.testing.assert_array_equal(density.total, shares[0] + shares[1])
+    assert density.layers == ("a", "other")
+    assert Density(DensityGrid(1.0, 2), shares[:1], 0.1).layers == ()

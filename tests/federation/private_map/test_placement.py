@@ -22,6 +22,7 @@ from dpfedvis.federation.private_map import (
     Subspace,
     placement,
 )
+from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.layouts import TSNELayout, UMAPLayout
 
 SHORT = Anchored(exaggerated=15, plain=20)
@@ -33,7 +34,7 @@ def board_of(anchors=40, shift=(0.0, 0.0), seed=0):
     rng = np.random.default_rng(seed)
     axes = np.zeros((5, 2))
     axes[1, 0] = axes[3, 1] = 1.0
-    subspace = Subspace(np.full(5, 0.5), axes, np.array([30.0, 30.0]))
+    subspace = Subspace(np.full(5, 0.5), axes, np.array([30.0, 30.0]), Grid.of_norm(128.0, 5))
     groups = np.arange(anchors) % 3
     points = 8.0 * np.array([(0, 0), (1, 0), (0, 1)])[groups] + rng.normal(size=(anchors, 2))
     places = 20.0 * np.array([(-1, -1), (1, 0), (0, 1)])[groups] + rng.normal(size=(anchors, 2))
@@ -62,12 +63,40 @@ def test_weights_are_those_of_t_sne():
     published, _ = board_of()
     X = np.random.default_rng(4).normal(3, 5, (12, 5)).astype(np.float32)
     placed = ByWeights(neighbors=10, perplexity=4.0)(published, X)
-    Z = (X.astype(np.float64) - 0.5)[:, [1, 3]]
+    Z = published.subspace.coordinates(X)
+    np.testing.assert_allclose(Z, (X - 0.5)[:, [1, 3]], atol=2 * published.subspace.grid.step)
     for z, place in zip(Z, placed, strict=True):
         distances = np.linalg.norm(published.anchors - z, axis=1)
         near = np.argsort(distances)[:10]
         expected = slow_weights(distances[near], 4.0) @ published.places[near]
         np.testing.assert_allclose(place, expected, atol=0.01)
+
+
+@pytest.mark.parametrize("anchors", [1, 4, 40])
+def test_the_place_that_is_counted_is_that_of_slow_weights(anchors):
+    """A weighted mean of the ten nearest anchors' places; the mean square above the nearest has weight e⁻³."""
+    published, _ = board_of(anchors)
+    X = np.random.default_rng(4).normal(3, 5, (50, 5)).astype(np.float32)
+    Z = published.subspace.coordinates(X).astype(np.float64)
+    for z, place in zip(Z, published.place(X), strict=True):
+        squares = np.sum((published.subspace.grid.snap(published.anchors) - z) ** 2, axis=1)
+        near = np.argsort(squares, kind="stable")[:10]
+        above = squares[near] - squares[near[0]]
+        weights = np.exp(-3 * above / max(above.mean(), 1e-300))
+        np.testing.assert_allclose(place, weights @ published.places[near] / weights.sum(), atol=1e-9)
+
+
+def test_the_place_that_is_counted_depends_on_nothing_but_the_record():
+    """To the last bit: on no other record, nor on their number or order, also where anchors are equally near."""
+    published, _ = board_of()
+    X = np.concatenate([records_of(published, g, 700, seed=g) for g in range(3)])
+    X[::50] = X[0]
+    whole = published.place(X)
+    order = np.random.default_rng(0).permutation(len(X))
+    np.testing.assert_array_equal(published.place(X[order]), whole[order])
+    for rows in (slice(0, 1), slice(7, 60), slice(1000, 2100)):
+        np.testing.assert_array_equal(published.place(X[rows]), whole[rows])
+    assert (whole[::50] == whole[0]).all()
 
 
 def test_a_record_on_its_own_is_placed_as_among_others():

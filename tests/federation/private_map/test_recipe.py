@@ -21,7 +21,10 @@ from dpfedvis.mechanisms import KMeans, PreparedRecords
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
 from dpfedvis.mechanisms.second_moments import SecondMoments
+from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.projections import clip_norms
+
+RAW = Grid.of_norm(32.0, 3)
 
 # Single releases: the noise that is stated is the noise that is there
 
@@ -37,19 +40,21 @@ def test_the_variance_that_is_stated_is_that_of_the_average(release, trust, fede
     if isinstance(release, GridCounts):
         fed = fed.transformed(lambda X: np.arange(len(X))[:, None] % 300.0)
     weights, public = [n / fed.n_records for n in fed.records], setting_of(fed.n_features)
-    learner = Learner(budget=Budget(1.0, 1e-5), mechanism=KMeans(trust=trust), density=True)
+    learner = Learner(budget=Budget(1.0, 1e-5), mechanism=KMeans(trust=trust), layers=1)
     noise = []
     for seed in range(30):
         streams, ledger = Streams(seed), Ledger(budget=Budget(1.0, 1e-5))
-        releases = Releases(fed, learner.plan(), Door(ledger), streams, list(fed.records), weights, "seeded")
+        plan = learner.plan(fed.n_clients, fed.n_features)
+        releases = Releases(fed, plan, Door(ledger), streams, list(fed.records), weights, "seeded")
         average, failures = releases.once(release, public)
         assert not failures
         exact = 0.0
         for p, client in enumerate(fed.clients):
             generator = streams.generator("message", release.what, p, 0)
-            local = PreparedRecords.of(release.prepare(client.X), float(len(client.X)))
+            local = PreparedRecords(release.prepare(client.X), float(len(client.X)))
             exact = exact + weights[p] * release.message(local, np.zeros((1, 1)), public, generator).values
-        noise.append(average - exact)
+        relative = release.relative_noise(public)
+        noise.append((average - exact) / (1.0 if relative is None else relative))
     drawn, stated = np.concatenate(noise), releases.variance(release, public)
     assert np.mean(drawn**2) == pytest.approx(stated, rel=7 * math.sqrt(2 / drawn.size))
     if trust != "local":
@@ -68,7 +73,7 @@ def test_more_noise_gives_no_more_landmarks(noise, factor):
 
 
 def test_spread_out_points_follow_their_landmarks():
-    subspace = Subspace(np.zeros(3), np.eye(3)[:, :2], np.array([4.0, 1.0]))
+    subspace = Subspace(np.zeros(3), np.eye(3)[:, :2], np.array([4.0, 1.0]), RAW)
     landmarks = np.random.default_rng(0).normal(0, [1.9, 0.9], (10, 2))
     points = spread_out(landmarks, subspace, 4005, np.random.default_rng(1))
     assert points.shape == (4005, 2)
@@ -88,7 +93,7 @@ def test_spread_out_points_follow_their_landmarks():
 
 def test_nobody_moves_the_board():
     published = PublishedMap(
-        Subspace(np.zeros(3), np.eye(3)[:, :2], np.ones(2)), np.zeros((4, 2), np.float32), np.ones((4, 2)), 0
+        Subspace(np.zeros(3), np.eye(3)[:, :2], np.ones(2), RAW), np.zeros((4, 2), np.float32), np.ones((4, 2)), 0
     )
     arrays = (
         published.anchors,
@@ -107,7 +112,7 @@ def test_nobody_moves_the_board():
 
 @pytest.mark.parametrize("places", [np.ones((3, 2)), np.full((4, 2), np.nan)])
 def test_a_board_that_is_none_is_named(places):
-    subspace = Subspace(np.zeros(3), np.eye(3)[:, :2], np.ones(2))
+    subspace = Subspace(np.zeros(3), np.eye(3)[:, :2], np.ones(2), RAW)
     with pytest.raises(InvalidParameter):
         PublishedMap(subspace, np.zeros((4, 2), np.float32), places, 0)
 
@@ -140,6 +145,12 @@ def test_the_map_is_centred_and_has_the_room_of_a_client():
         ("share of scale", {"shares": {"scale": math.nan}}),
         ("classes", {"classes": (0, 1)}),
         ("classes", {"classes": (1, 0, 1), "density": True}),
+        ("classes", {"classes": (1, "1"), "density": True}),
+        ("classes", {"classes": ("", "a"), "density": True}),
+        ("classes", {"classes": ("a", "other"), "density": True}),
+        ("classes", {"classes": "ab", "density": True}),
+        ("classes", {"classes": (True, False), "density": True}),
+        ("classes", {"classes": (0.5,), "density": True}),
     ],
 )
 def test_bad_settings_are_named(name, settings):
@@ -187,9 +198,9 @@ def test_choices_rest_on_the_noise_of_the_ledger(trust, adjacency, federation_of
         seen.update(settings)
         return SecondMoments(**settings)
 
-    def kept(centre, matrix, noise, most):
+    def kept(centre, matrix, noise, most, raw):
         seen["subspace"] = noise
-        return principal_subspace(centre, matrix, noise, most)
+        return principal_subspace(centre, matrix, noise, most, raw)
 
     def chosen(noise):
         seen["landmarks"] = noise

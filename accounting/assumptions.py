@@ -1,0 +1,103 @@
+"""ε of the same releases where an assumption of the statement does not hold.
+
+Independent Gaussian noises compose by the root of the sum of μ²; one noise under a change of twice the size has 2μ.
+Poisson-sampled releases have no μ, and have no number here where a factor on it would be needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from accounting.accountants import distinct, tightest
+from accounting.composition import Composition
+from accounting.events import Event, GaussianRelease, SampledGaussianRelease, Unprotected
+
+
+def composed(events: Iterable[Event], delta: float) -> float:
+    """ε end to end of events, at `delta`; the largest over clients."""
+    by_client: dict[str, Composition] = {}
+    for event in events:
+        by_client.setdefault(event.client, Composition()).add(event)
+    return max((tightest(each).epsilon(each, delta) for each in distinct(by_client.values())), default=0.0)
+
+
+def without_own_share(events: Sequence[Event]) -> list[Event] | None:
+    """Return the events of one run as another client faces them, where clients share the noise; None where none do.
+
+    Each of P clients adds noise of variance σ²/P to the sum. One that sees the sum can take its own share off, and of
+    the variance (P − 1)/P is left. So every σ of shared releases is lowered by the root of that. P is the number of
+    clients in the sum, however many events they have in the ledger. For c clients that work together it would be
+    (P − c)/P.
+    """
+    clients: dict[tuple[str, int | None], set[str]] = {}
+    for event in events:
+        if _shared(event):
+            clients.setdefault((event.what, event.round), set()).add(event.client)
+    if not clients or min(map(len, clients.values())) < 2:
+        return None  # there is no other client
+    seen: list[Event] = []
+    for event in events:
+        if isinstance(event, GaussianRelease) and _shared(event):
+            event = _of_others(event, len(clients[event.what, event.round]))
+        seen.append(event)
+    return seen
+
+
+def against_a_client(events: Sequence[Event], delta: float) -> float | None:
+    """Return ε end to end against one of the other clients, where clients share the noise; None where none do."""
+    seen = without_own_share(events)
+    return None if seen is None else composed(seen, delta)
+
+
+def at_two_sites(events: Sequence[Event], delta: float) -> float | None:
+    """Return ε for a record that two sites hold; None where there is one site, no finite ε, or no closed form.
+
+    Under local trust it is in two uploads with noise of their own: √2·μ. Otherwise it moves one sum, with one noise,
+    by up to twice as much: 2μ.
+    """
+    if len({event.client for event in events}) < 2:
+        return None
+
+    def twice(event: Event) -> Iterable[Event]:
+        if event.trust == "local":
+            return event, event
+        return (_with_noise(event, 1 / 2),) if isinstance(event, GaussianRelease) else (event,)
+
+    return _finite(list(chain.from_iterable(map(twice, events))), delta)
+
+
+def of_rows(events: Sequence[Event], delta: float, rows: int) -> float | None:
+    """Return ε for a person with so many rows at one site: rows·μ; None without a finite ε or a closed form."""
+    grown = [_with_noise(event, 1 / rows) if isinstance(event, GaussianRelease) else event for event in events]
+    return _finite(grown, delta)
+
+
+def _finite(events: Sequence[Event], delta: float) -> float | None:
+    """ε of events; None if it is 0 or ∞, or if one of them was sampled."""
+    if any(isinstance(event, Unprotected | SampledGaussianRelease) for event in events):
+        return None
+    epsilon = composed(events, delta)
+    return epsilon if 0 < epsilon < math.inf else None
+
+
+def _shared(event: Event) -> bool:
+    return isinstance(event, GaussianRelease) and event.trust == "aggregate"
+
+
+def _of_others(event: GaussianRelease, among: int) -> GaussianRelease:
+    """Return the event with the noise of all of so many clients but one.
+
+    On a grid g each share has s² = ((σ/g)² + 4/r²)/P, for the smallest relative noise r ≥ 1/√2 of a value. P − 1 of
+    them are worth g√((P − 1)s² − 4/r²), whose square is σ²(P − 1)/P − 4g²/(r²P).
+    """
+    left = event.sigma**2 * (among - 1) / among - 8 * (event.grid or 0.0) ** 2 / among
+    return _with_noise(event, math.sqrt(max(left, 0.0)) / event.sigma or 1e-9)
+
+
+def _with_noise(event: GaussianRelease, factor: float) -> GaussianRelease:
+    sigma = event.sigma * factor
+    # The grid says only that integers were drawn; it must not be too coarse for the smaller noise.
+    return replace(event, sigma=sigma, grid=None if event.grid is None else min(event.grid, sigma / 32))

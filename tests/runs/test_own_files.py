@@ -1,0 +1,286 @@
+"""A file of the user's: real noise by default, labels and scores stay at home, what cannot be is refused at once."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting import Budget, Ledger
+from accounting.errors import AccountingError
+from dpfedvis import FederatedData, FedTSNE
+from dpfedvis.data import load
+from dpfedvis.reporting.run_facts import RunFacts
+from dpfedvis.reporting.run_report import show
+from dpfedvis.runs.execute import execute
+from dpfedvis.runs.lifetime import ledger_path, read
+from dpfedvis.runs.results import SIMULATION
+from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.statement_file import statement_of
+from tests.command_line import called
+
+COLUMNS = {"label_column": "diagnosis", "client_column": "hospital", "partition": "groups"}
+FAST = {"bounds": (0.0, 1.0), "placement": "weights", "sweeps": 1, "landmarks": 20, "anchors": 40, "jobs": 1}
+
+
+def write(path: Path, labels: tuple[str, ...] = ("benign", "malignant"), records: int = 60) -> Path:
+    """Two hospitals, and a label in words."""
+    rng = np.random.default_rng(0)
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["age", "pressure", "bmi", "hospital", "diagnosis"])
+        for number in range(records):
+            words = ["Nordspital" if number % 3 else "Suedklinik", labels[number % len(labels)]]
+            table.writerow([*rng.uniform(0, 1, 3).round(3), *words])
+    return path
+
+
+@pytest.fixture
+def patients(tmp_path: Path) -> Path:
+    return write(tmp_path / "patients.csv")
+
+
+def config(data: Path, **settings: Any) -> RunConfig:
+    return RunConfig(**{"data": str(data), **COLUMNS, **FAST, "epsilon": 1.0, **settings})
+
+
+def resolved(data: Path | str, **settings: Any) -> RunConfig:
+    chosen = RunConfig(data=str(data), **settings)
+    return chosen.resolved(chosen.federated())
+
+
+# Defaults
+
+
+def test_records_remember_where_they_come_from(patients):
+    own, built_in = load(patients, label_column="diagnosis", client_column="hospital"), load("digits", records=20)
+    assert (own.origin, built_in.origin) == ("file", "built-in")
+    feds = [FederatedData.from_dataset(each, clients=2) for each in (own, built_in)]
+    assert [fed.origin for fed in feds] == ["file", "built-in"]
+    assert FederatedData([np.zeros((3, 2))]).origin == "memory"
+    for fed in feds:
+        for other in (fed.clip(1.0), fed.transformed(lambda X: X), fed.shuffled(0), fed.with_neutral_names()):
+            assert (other.origin, other.class_names) == (fed.origin, fed.class_names)
+
+
+def test_noise_is_real_for_a_file_and_seeded_for_all_else(patients):
+    columns = {"label_column": "diagnosis", "client_column": "hospital"}
+    assert resolved(patients, **columns).noise == "discrete"
+    assert resolved(patients, **columns, noise="seeded").noise == "seeded"
+    assert resolved("digits", records=50).noise == "seeded"
+    fed = FederatedData([np.random.default_rng(0).uniform(size=(20, 3))])
+    estimator = FedTSNE()
+    assert estimator.noise is None
+    assert estimator.settings().resolved(fed).noise == "seeded"
+    assert estimator.settings().resolved(FederatedData.from_dataset(load(patients, **columns))).noise == "discrete"
+
+
+def test_scores_are_written_for_built_in_data_or_if_asked_for_twice(patients):
+    columns = {"label_column": "diagnosis", "client_column": "hospital"}
+    assert resolved("digits", records=50).evaluate is True
+    assert resolved("digits", records=50, noise="discrete").evaluate is False
+    assert resolved(patients, **columns).evaluate is False
+    assert resolved(patients, **columns, noise="seeded").evaluate is False
+    assert resolved(patients, **columns, noise="seeded", evaluate=True).evaluate is True
+    for data, more in ((patients, columns), ("digits", {"records": 50, "noise": "discrete"})):
+        with pytest.raises(AccountingError, match="evaluate must be left out with real noise"):
+            resolved(data, **more, evaluate=True)
+
+
+# A run
+
+
+def test_a_run_with_real_noise_is_counted_and_keeps_labels_at_home(patients, tmp_path):
+    runs = [
+        execute(config(patients, density=True, classes=("malignant",), seed=seed), tmp_path / str(seed))
+        for seed in (0, 1)
+    ]
+    for number, run in enumerate(runs, 1):
+        summary = run.summary()
+        assert (summary["simulation"], summary["one_machine"]) == (False, True)
+        assert summary["all_runs"]["runs"] == number
+        assert not (run.folder / SIMULATION).exists()
+    first, second = (run.statement for run in runs)
+    assert first.all_runs.epsilon == pytest.approx(first.end_to_end)
+    assert not runs[0].warnings
+    assert 1.4 < second.all_runs.epsilon < 1.5
+    assert "2 runs with real noise" in runs[1].warnings[0]
+    assert statement_of(runs[1].folder).to_dict() == second.to_dict()
+    with read(ledger_path(patients)) as lifetime:
+        assert lifetime.statement().end_to_end == pytest.approx(second.all_runs.epsilon)
+    with np.load(runs[0].folder / "density.npz") as density:
+        assert density["classes"].tolist() == ["malignant"]
+        assert len(density["shares"]) == 2  # and "other"
+    for file in runs[0].folder.rglob("*"):
+        if file.is_file():
+            assert b"benign" not in file.read_bytes(), file
+
+
+def test_a_simulation_of_a_file_is_not_counted_and_is_judged_if_asked(patients, tmp_path):
+    silent = execute(config(patients, noise="seeded"), tmp_path / "silent")
+    assert silent.summary()["all_runs"] is None
+    assert silent.summary()["simulation"] is True
+    assert not (silent.folder / SIMULATION).exists()
+    judged = execute(config(patients, noise="seeded", evaluate=True), tmp_path / "judged", show=show)
+    assert not ledger_path(patients).exists()
+    facts = RunFacts.read(judged.folder)
+    classes = facts.simulation.cloud.groupings["class"]
+    assert classes.names == ("benign", "malignant")
+    assert np.bincount(classes.codes).tolist() == [30, 30]
+    page = (judged.folder / "report.html").read_text()
+    assert "Simulation (seeded noise); with real noise this would be" in page
+    assert "on one machine: ε holds for what is published, not against whoever ran it" in page
+    for name in ("budget", "delta"):
+        assert "simulation (seeded noise), on one machine" in (judged.folder / "figures" / f"{name}.svg").read_text()
+
+
+def test_a_lifetime_budget_refuses_before_anything_is_spent(patients, tmp_path):
+    execute(config(patients), tmp_path / "first", lifetime_epsilon=1.2)
+    with pytest.raises(Exception, match="no room in the lifetime budget"):
+        execute(config(patients), tmp_path / "second")
+    assert not (tmp_path / "second").exists()
+    other = tmp_path / "mine.sqlite"
+    assert execute(config(patients), tmp_path / "third", ledger=other).statement.all_runs.runs == 1
+    assert other.exists()
+
+
+def test_a_simulation_has_no_ledger_to_charge(patients, tmp_path):
+    for more in ({"ledger": tmp_path / "a.sqlite"}, {"lifetime_epsilon": 3.0}):
+        with pytest.raises(AccountingError, match="left out in a simulation"):
+            execute(config(patients, noise="seeded"), tmp_path / "run", **more)
+    assert not (tmp_path / "run").exists()
+
+
+# Refused on public facts alone, before anything is spent
+
+COMBINATIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "client-mean": ({"missing": "client-mean"}, "missing must be public-value"),
+    "by-class": ({"partition": "by-class", "client_column": None, "clients": 2}, "partition must be iid or groups"),
+    "classes:1": ({"partition": "classes:1", "client_column": None, "clients": 2}, "partition must be iid or groups"),
+    "dirichlet": ({"partition": "dirichlet:1", "client_column": None, "clients": 2}, "partition must be iid or groups"),
+    "evaluate": ({"evaluate": True}, "evaluate must be left out"),
+    "unit client, input": (
+        {"unit": "client", "mechanism": "input", "release": "exact"},
+        "unit of the budget must be record",
+    ),
+    "unit client, add-remove": (
+        {"unit": "client", "adjacency": "add-remove", "public_records": 30},
+        "unit of the budget must be record",
+    ),
+    "unit client, noisy rows": ({"unit": "client", "release": "noisy"}, "unit of the budget must be record"),
+    "unit client, exact rows": ({"unit": "client", "release": "exact"}, "exact rows determine the records"),
+    "landmarks only, private map": ({"scope": "landmarks", "release": "none"}, "scope must be end-to-end"),
+    "exact rows": ({"release": "exact"}, "exact rows determine the records"),
+    "no protection": ({"mechanism": "none", "release": "none"}, "mechanism must be one with protection"),
+    "no protection, noisy": ({"mechanism": "none", "release": "noisy"}, "protects nothing"),
+    "add-remove without n": ({"adjacency": "add-remove"}, "public_records must be given"),
+    "add-remove, noisy rows": (
+        {"adjacency": "add-remove", "public_records": 30, "release": "noisy"},
+        "adjacency must be replace-one",
+    ),
+    "other as a class": ({"density": True, "classes": ("benign", "other")}, "without 'other'"),
+    "classes without labels": ({"label_column": None, "density": True, "classes": ("a",)}, "labels must be given"),
+    "clusters without rows": ({"map": "clusters", "release": "none"}, "release='none' is for maps"),
+    "too many clusters": ({"map": "clusters", "clusters": 61}, "n_clusters must be at most"),
+}
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_what_cannot_be_is_refused_before_anything_is_spent(name, patients, tmp_path):
+    settings, words = COMBINATIONS[name]
+    bare = settings.get("label_column", "") is None
+    if bare:
+        lines = [line.rsplit(",", 1)[0] for line in patients.read_text().splitlines()]
+        patients.write_text("\n".join(lines) + "\n")
+    if settings.get("client_column", "") is None:
+        rows = [[*row[:3], row[4]] for row in csv.reader(patients.read_text().splitlines())]
+        patients.write_text("\n".join(map(",".join, rows)) + "\n")
+    if settings.get("map") == "clusters" or settings.get("release", "none") != "none":
+        settings = {"placement": None, "anchors": None, "sweeps": None, **settings}
+    if settings.get("mechanism", "k-means") != "k-means":
+        settings = {"sweeps": None, **settings}
+    given = {key: value for key, value in {**COLUMNS, **FAST, "epsilon": 1.0, **settings}.items() if value is not None}
+    with pytest.raises(Exception, match=words):
+        execute(RunConfig(data=str(patients), **given), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "run.unfinished").exists()
+    if (ledger := ledger_path(patients)).exists():
+        with Ledger.read(ledger) as kept:
+            assert len(kept) == 0
+
+
+def test_a_hole_in_the_data_changes_no_refusal(tmp_path):
+    """Filled means are refused as a rule: to refuse them only where there is a hole would tell that there is one."""
+    whole, holed = write(tmp_path / "whole.csv"), write(tmp_path / "holed.csv")
+    holed.write_text(holed.read_text().replace(holed.read_text().splitlines()[1].split(",")[0], "", 1))
+    said = []
+    for data in (whole, holed):
+        with pytest.raises(AccountingError) as caught:
+            resolved(data, **COLUMNS, missing="client-mean", epsilon=1.0)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
+
+
+# Names
+
+
+def test_where_the_unit_is_a_client_its_name_is_nowhere(patients, tmp_path):
+    views = tmp_path / "views"
+    run = execute(config(patients, unit="client", epsilon=50.0), tmp_path / "run", views=views, show=show)
+    assert {client.name for client in run.fed.clients} == {"client-0", "client-1"}
+    for file in run.folder.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert b"Nordspital" not in content, file
+            assert b"Suedklinik" not in content, file
+    # At home each is called by its name.
+    assert sorted(path.name.split("-")[1] for path in views.iterdir()) == ["Nordspital.png", "Suedklinik.png"]
+
+
+def test_the_order_of_neutral_names_is_a_public_shuffle():
+    sizes = (30, 20, 10, 5, 4, 3)
+    fed = FederatedData([np.full((n, 2), n) for n in sizes], names=list("abcdef"))
+    orders = {tuple(client.own_name for client in fed.shuffled(seed).clients) for seed in range(20)}
+    assert len(orders) > 15
+    mixed = fed.shuffled(3).with_neutral_names()
+    assert [client.name for client in mixed.clients] == [f"client-{p}" for p in range(6)]
+    X, _ = mixed.pooled()
+    np.testing.assert_array_equal(mixed.index.restore(X), fed.pooled()[0])
+
+
+def test_an_estimator_gives_neutral_names_to_the_ledger_and_its_own_to_views():
+    rng = np.random.default_rng(0)
+    fed = FederatedData([rng.uniform(size=(20, 3)) for _ in "ab"], names=["Nordspital", "Suedklinik"], bounds=(0, 1))
+    fast = {"placement": "weights", "anchors": 40}
+    estimator = FedTSNE(budget=Budget(50, 1e-5, unit="client"), private_map=fast, n_landmarks=20).fit(fed)
+    assert estimator.ledger_.clients == ["client-0", "client-1"]
+    assert list(estimator.views()) == ["Nordspital", "Suedklinik"]
+
+
+# The command
+
+
+def test_statement_of_a_run_and_of_a_ledger(patients, tmp_path):
+    flags = ["--data", str(patients), "--label-column", "diagnosis", "--client-column", "hospital", "--epsilon", "1"]
+    flags += ["--bounds", "0", "1", "--placement", "weights", "--sweeps", "1", "--landmarks", "20", "--anchors", "40"]
+    done = called("run", *flags, "--out", str(tmp_path / "run"), "--json")
+    assert done.returncode == 0, done.stderr
+    own = json.loads(called("statement", str(tmp_path / "run"), "--json").stdout)
+    assert own["headline"] == json.loads(done.stdout)["headline"]
+    assert own["all_runs"]["runs"] == 1
+    kept = called("statement", "--ledger", str(ledger_path(patients)))
+    assert kept.stdout.startswith("# Privacy statement\n\n**End to end, ε = 1 at δ = 1e-05")
+    plain = json.loads(called("statement", "--ledger", str(tmp_path / "run" / "ledger.sqlite"), "--json").stdout)
+    assert plain["epsilon_end_to_end"] == own["epsilon_end_to_end"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["run", "--ledger", "a"], ["--ledger", "nowhere"], ["nowhere"]])
+def test_statement_needs_one_of_them(arguments, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = called("statement", *arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert not any(tmp_path.iterdir())

@@ -1,7 +1,7 @@
 """Is the noise what is stated? Tests of residuals, which in code that keeps its word are independent, of variance 1.
 
-Every p-value is exact for Gaussian noise, or an upper bound. Discrete Gaussians of at least 4 cells differ from it by
-less than 10⁻⁶⁰.
+Every p-value is exact for Gaussian noise, or an upper bound. Of discrete Gaussians of at least 4 cells the variance is
+the same to 10⁻⁶⁰; where single probabilities matter, a test allows for the grid.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from attacks.auditing.residuals import Key, Residual, by_key, stacked
 
 Values = NDArray[np.float64]
 
+_LAGS = 32  # places apart at which values are compared
+_SHORT = 256  # values of an upload whose pairs are all compared
+_LONG = 16  # values of an upload that is looked at by itself
+
 
 def check_noise(noises: Sequence[Residual]) -> list[Checked]:
     """Run all tests on the noise of one audit."""
@@ -29,6 +33,9 @@ def check_noise(noises: Sequence[Residual]) -> list[Checked]:
         shape(groups),
         coordinates(groups),
         single_uploads(noises),
+        each_upload(noises),
+        neighbours(groups),
+        pairs(groups),
         shared_by_rounds(groups),
         shared_by_clients(groups),
         repeated(noises),
@@ -107,6 +114,66 @@ def single_uploads(noises: Sequence[Residual]) -> Checked:
     share = math.sqrt(sums[worst] / counts[worst])
     words = f"of {unit} has {share:.3g} times the stated noise"
     return Checked(len(names), (_finding("clients", (what, 0), float(values[worst]), words),))
+
+
+def each_upload(noises: Sequence[Residual]) -> Checked:
+    """The same of each upload by itself: noise made of few draws has a norm that varies too much.
+
+    Of long ones: a few integers can all be 0, which a sum of squares of continuous noise never is.
+    """
+    noises = [each for each in noises if each.cells.size >= _LONG]
+    if not noises:
+        return Checked()
+    squares = np.array([float(np.vdot(each.white, each.white)) for each in noises])
+    values = _chi2(squares, np.array([float(each.cells.size) for each in noises]))
+    worst = int(np.argmin(values))
+    odd = noises[worst]
+    share = math.sqrt(squares[worst] / odd.cells.size)
+    words = f"of {odd.unit} has {share:.3g} times the stated noise"
+    return Checked(len(noises), (_finding("uploads", odd.key, float(values[worst]), words),))
+
+
+def neighbours(groups: dict[Key, list[Residual]]) -> Checked:
+    """Values of one upload do not share noise: products of values some places apart have mean 0.
+
+    At lag l the values are cut into blocks of 2l, in which the first l meet the last l. So no value is in two products,
+    and they are independent.
+    """
+    products: defaultdict[tuple[str, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for (what, _), group in groups.items():
+        for white in stacked(group):
+            for lag in range(1, min(_LAGS, white.shape[1] // 2) + 1):
+                size = white.shape[1] // (2 * lag) * (2 * lag)
+                blocks = white[:, :size].reshape(len(white), -1, 2, lag)
+                entry = products[what, lag]
+                entry[0] += float(np.vdot(blocks[:, :, 0], blocks[:, :, 1]))
+                entry[1] += len(white) * size / 2
+    found = []
+    for (what, lag), (product, values) in products.items():
+        words = f"has values {lag} apart that share noise: correlation {product / values:.3g}"
+        found.append(_finding("neighbours", (what, 0), _products(product, values), words))
+    return _oddest(found)
+
+
+def pairs(groups: dict[Key, list[Residual]]) -> Checked:
+    """The same of every pair of values of short uploads, over clients and rounds."""
+    products: dict[tuple[str, int], Values] = {}
+    counts: defaultdict[tuple[str, int], int] = defaultdict(int)
+    for (what, _), group in groups.items():
+        for white in stacked(group):
+            if 1 < white.shape[1] <= _SHORT:
+                sized = (what, white.shape[1])
+                products[sized] = white.T @ white + products.get(sized, 0.0)
+                counts[sized] += len(white)
+    tests, found = 0, []
+    for (what, size), each in products.items():
+        np.fill_diagonal(each, 0.0)
+        first, second = np.unravel_index(int(np.abs(each).argmax()), each.shape)
+        tests += size * (size - 1) // 2
+        product, values = float(each[first, second]), counts[what, size]
+        words = f"has values {first} and {second} that share noise: correlation {product / values:.3g}"
+        found.append(_finding("pairs", (what, 0), _products(product, values), words))
+    return Checked(tests, tuple(found))
 
 
 def shared_by_rounds(groups: dict[Key, list[Residual]]) -> Checked:

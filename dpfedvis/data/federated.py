@@ -94,6 +94,7 @@ class FederatedData:
         self._class_names = tuple(map(str, class_names))
         self._origin: Origin = "memory"
         self._dealt: str | None = None
+        self._by_label = False
 
     @classmethod
     def split(
@@ -152,7 +153,8 @@ class FederatedData:
             class_names=class_names,
         )
         fed._index = pooled_index(fed.records, np.concatenate(rows))
-        fed._dealt = how.spec if how.deal is not None else None
+        fed._dealt = None if groups is not None and how.by_group else how.spec
+        fed._by_label = how.deal is not None
         return fed
 
     @classmethod
@@ -248,9 +250,14 @@ class FederatedData:
         return self._origin
 
     @property
+    def dealt(self) -> str | None:
+        """The partition, if rows of one table were dealt by their numbers: one row more then moves others."""
+        return self._dealt
+
+    @property
     def dealt_by_label(self) -> str | None:
         """The partition, if labels decided who got which record; sizes of clients then tell of labels."""
-        return self._dealt
+        return self._dealt if self._by_label else None
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -315,7 +322,7 @@ class FederatedData:
         return self._with([replace(each, name=name) for each, name in zip(self._clients, names, strict=True)])
 
     def shuffled(self, seed: int) -> Self:
-        """Return a copy with the clients in a public random order, which tells nothing of them.
+        """Return a copy with the clients in a random order. It tells nothing of them if the seed is secret.
 
         Parameters
         ----------

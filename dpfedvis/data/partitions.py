@@ -259,8 +259,9 @@ def deal_groups(
     names : list of str or None
         The groups' names if each client is one group, else None.
     """
-    values, first, codes = np.unique(groups, return_index=True, return_inverse=True)
-    order = np.argsort(first)  # groups in order of first appearance, as in the file
+    # By name: the order of appearance in the file would tell where a record stands.
+    values, codes = np.unique(groups, return_inverse=True)
+    order = np.arange(len(values))
     if how.by_group:
         if clients not in (None, len(values)):
             raise PartitionError(f"partition 'groups' makes one client of each of {len(values)} groups, not {clients}")

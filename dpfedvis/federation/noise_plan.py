@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
+
+import numpy as np
 
 from accounting import Budget, CalibratedPlan, GaussianRelease, InvalidParameter, PlannedRelease, calibrate, checks
 from accounting.events import STAGES, Stage, Trust
@@ -106,9 +109,11 @@ class ClientPlan:
         What each record's part is multiplied by: the client's weight relative to the largest, for one common grid.
     mean : bool
         Whether the client divides by the number of its records, which is private: the unit is a client.
-    values, rounded : int
-        Number of integers drawn for what a record can change, by all clients that share one noise, and how many values
-        of an upload were rounded one by one.
+    values : int
+        Number of integers drawn for what a record can change, by all clients that share one noise.
+    rounded, all_rounded : float
+        How many values of an upload were rounded one by one, and how many there are. A value with less noise than the
+        largest, r of it, counts 1/r²: as a part of the noise its cell is 1/r wide.
     """
 
     index: int
@@ -125,7 +130,8 @@ class ClientPlan:
     factor: float = 1.0
     mean: bool = False
     values: int = 1
-    rounded: int = 0
+    rounded: float = 0
+    all_rounded: float = 1
 
     def event(self, cell: float, round: int | None = None) -> GaussianRelease:
         """Return the event of one upload whose total has cells of this worth (`Mechanism.cell`).
@@ -163,7 +169,7 @@ class ClientPlan:
     def _added(self, cell: float) -> float:
         """What rounding adds to the sensitivity."""
         dropped = self.bits_dropped(cell)
-        rounded = self.values // drawn_by(self.trust, self.clients) if dropped else self.rounded
+        rounded = self.all_rounded if dropped else self.rounded
         return cell * self.scale * 2.0**dropped * math.sqrt(rounded)
 
 
@@ -275,7 +281,8 @@ def client_plans(
         # Neighbouring data differ in one row: only its values count.
         delta = _sensitivity(mechanism, public, 1.0)
         values = public.features
-        return [replace(each, run=plan, what=HOME, sensitivity=delta, largest=delta, values=values) for each in plans]
+        common = partial(replace, run=plan, what=HOME, sensitivity=delta, largest=delta)
+        return [common(each, values=values, all_rounded=values) for each in plans]
     size, shared = math.prod(mechanism.shape(public)), mechanism.trust != "local"
     additive, whole = mechanism.additive(public), plan.multipliers.budget.unit == "client"
     deltas, scales = [], []
@@ -287,6 +294,8 @@ def client_plans(
         scales.append(each.weight * scale if shared else scale)
     largest = max(scales)
     factors = [scale / largest if shared else 1.0 for scale in scales]
+    relative = mechanism.relative_noise(public)
+    every = float(size) if relative is None else math.fsum((1 / np.square(relative)).ravel().tolist())
     one_by_one = (additive and whole) or (not additive and min(factors) < 1)
     return [
         replace(
@@ -300,7 +309,8 @@ def client_plans(
             factor=factor,
             mean=additive and whole,
             values=size * drawn_by(mechanism.trust, len(names)),
-            rounded=size if one_by_one else mechanism.rounded(public),
+            rounded=every if one_by_one else mechanism.rounded(public),
+            all_rounded=every,
         )
         for each, delta, scale, factor in zip(plans, deltas, scales, factors, strict=True)
     ]

@@ -289,7 +289,10 @@ class PlainMechanism(BaseMechanism):
     """
 
     def contribution(self, records: Floats, Y: Array, public: PublicParameters) -> Floats:
-        """Return what each record adds, shape (n, …): a function of that record, Y and public facts alone."""
+        """Return what each record adds, shape (n, …): a function of that record, Y and public facts alone.
+
+        It is called with one record at a time, n = 1, so that no record's values depend on its place.
+        """
         raise NotImplementedError
 
     def bound(self, public: PublicParameters) -> float:
@@ -307,7 +310,7 @@ class PlainMechanism(BaseMechanism):
     def total(
         self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
     ) -> Integers:
-        """Evaluate in blocks of one shape, clip, round towards zero, and sum."""
+        """Evaluate record by record, clip, round towards zero, and sum."""
         cells, shape = local.cells(grid), self.shape(public)
         size = math.prod(shape)
         landmarks = grid.points(grid.nearest(Y))

@@ -217,13 +217,14 @@ def plain_sums(
 ) -> Integers:  # fmt: skip
     """Σ of any function of single records, shape (size,), with values clipped to norm `bound`.
 
-    The function sees blocks of one fixed number of records (the last padded with zeros), its values are put on a grid
-    on which `bound` has `cells` cells, clipped and rounded towards zero, record by record.
+    The function sees one record at a time, as an array of one row. In a block its values could depend on the record's
+    place: a BLAS takes other kernels for the last rows and columns of a product, whose last bits differ. Its values are
+    put on a grid on which `bound` has `cells` cells, clipped and rounded towards zero, record by record.
 
     Parameters
     ----------
     contribution : callable
-        From records, shape (rows, m), to values, shape (rows, size).
+        From a record, shape (1, m), to values, shape (1, size).
     points : callable
         Returns the records of a slice, shape (rows, m), float64.
     """
@@ -231,9 +232,10 @@ def plain_sums(
     rows = min(max(BLOCK_VALUES // size, 1), 256)
     for start in range(0, records, rows):
         block = points(slice(start, start + rows))
-        padded = np.zeros((rows, block.shape[1]))
-        padded[: len(block)] = block
-        values = np.asarray(contribution(padded), dtype=np.float64).reshape(rows, size)[: len(block)]
+        values = np.empty((len(block), size))
+        for number in range(len(block)):
+            # A copy, so that every call has its record at the start of an array of its own.
+            values[number] = np.asarray(contribution(block[number : number + 1].copy())).reshape(size)
         # A value that is not finite counts for nothing. It must not stop a client: that would show the record.
         values = np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
         inside = np.trunc(np.clip(values, -2 * bound, 2 * bound) * (factor * cells / bound))

@@ -47,7 +47,7 @@ class Account:
 
     @contextmanager
     def open(
-        self, path: Path, config: RunConfig, dataset: Dataset, facts: Mapping[str, Any]
+        self, path: Path, config: RunConfig, dataset: Dataset, facts: Mapping[str, Any], kept: Path
     ) -> Iterator[tuple[Ledger, LifetimeLedger | None]]:
         """Open a run's own ledger at `path`, and that of its records if there is one.
 
@@ -59,6 +59,8 @@ class Account:
         dataset : Dataset
         facts : mapping
             Provenance of the run.
+        kept : Path
+            File beside the run that tells it from its copies; see `dpfedvis.runs.lifetime.opened`.
         """
         if self.ledger is None:
             with Ledger(path, config.budget) as ledger:
@@ -67,7 +69,7 @@ class Account:
         source = str(Path(dataset.source).resolve()) if dataset.origin == "file" else dataset.name
         mark = RunMark(facts["run"], facts["started"], source, dataset.sha256, config.delta)
         with (
-            opened(self.ledger, mark, config.budget, self.limit) as lifetime,
+            opened(self.ledger, mark, config.budget, self.limit, kept) as lifetime,
             Ledger(path, config.budget, mirror=lifetime.charge) as ledger,
         ):
             # What it has from before an interruption must be in that of the records too.

@@ -16,6 +16,7 @@ A run with real noise on a file of the user's is also written into the ledger of
 
 from __future__ import annotations
 
+import secrets
 import shlex
 import time
 import uuid
@@ -181,6 +182,7 @@ class _Order:
     account: Account
     facts: dict[str, Any]
     resumed: bool
+    order: int | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -189,14 +191,14 @@ def _started(config: RunConfig, resume_folder: ResumeFolder, views: Path | None,
     refuse_taken(resume_folder.run)
     if views is not None:
         refuse_views(views, resume_folder.run, config)
-    return _ordered(config, views, account)
+    return _ordered(config, views, account, secrets.randbits(64))
 
 
 def _resumed(config: RunConfig, resume_folder: ResumeFolder, views: Path | None, account: Account) -> _Order:
     facts = read_provenance(resume_folder.run)
     resume_folder.refuse_to_resume(facts)
     account = replace(account, ledger=resume_folder.ledger(account.ledger))
-    order = _ordered(config, resume_folder.views(views), account)
+    order = _ordered(config, resume_folder.views(views), account, resume_folder.order())
     resume_folder.same_data(identity(order.dataset))
     others = changes(facts, order.facts)
     warning = f"{resume_folder.run} went on with other code than it began with: {', '.join(others)}"
@@ -206,13 +208,15 @@ def _resumed(config: RunConfig, resume_folder: ResumeFolder, views: Path | None,
     return replace(order, facts=facts, resumed=True, warnings=(warning,) if others else ())
 
 
-def _ordered(config: RunConfig, views: Path | None, account: Account) -> _Order:
+def _ordered(config: RunConfig, views: Path | None, account: Account, secret: int | None) -> _Order:
     dataset = config.dataset()
-    fed = config.federated(dataset)
+    # The order of clients must tell nothing of them where the noise is real.
+    order = secret if config.noise_for(dataset) == "discrete" else None
+    fed = config.federated(dataset, order)
     config = config.resolved(fed)
     facts = {"run": uuid.uuid4().hex, **provenance(config, dataset, datetime.now(UTC))}
     account = account.chosen(config, dataset)
-    return _Order(config, dataset, fed, config.estimator(), views, account, facts, resumed=False)
+    return _Order(config, dataset, fed, config.estimator(), views, account, facts, resumed=False, order=order)
 
 
 def _carry_out(
@@ -229,7 +233,7 @@ def _carry_out(
             if each is not None:
                 make(each)
         sweep(folder)
-        resume_folder.remember(views, identity(order.dataset), order.account.ledger)
+        resume_folder.remember(views, identity(order.dataset), order.account.ledger, order.order)
         write_provenance(folder, order.facts)
         if not order.resumed:
             write_text(folder / CONFIG, config.to_toml())  # last: from here on the run can be resumed
@@ -264,7 +268,8 @@ def _fit(
     order: _Order, resume_folder: ResumeFolder, callbacks: Sequence[Callback], progress: Progress | None
 ) -> Statement:
     folder, config, estimator = resume_folder.run, order.config, order.estimator
-    with order.account.open(folder / LEDGER, config, order.dataset, order.facts) as (ledger, lifetime):
+    opened = order.account.open(folder / LEDGER, config, order.dataset, order.facts, resume_folder.generation)
+    with opened as (ledger, lifetime):
         recorder = Recorder(folder, rounds=config.recorded_rounds, resume=ledger if order.resumed else None)
         estimator.watch(
             witness=recorder,

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import math
 import os
 import sqlite3
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,10 +33,12 @@ from accounting.errors import CannotAccount, InvalidParameter, LedgerError
 from accounting.rounding import rounded_up
 from accounting.statement import DEFAULT_DELTA, AllRuns, Statement, state
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.numerics.files import write_text
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, started TEXT, data TEXT, sha256 TEXT, delta REAL)",
     "CREATE TABLE IF NOT EXISTS lifetime (id INTEGER PRIMARY KEY CHECK (id = 1), epsilon REAL, delta REAL)",
+    "CREATE TABLE IF NOT EXISTS generations (run TEXT PRIMARY KEY, token TEXT)",
 )
 _EVERY = "every record"  # whose spending a composition over runs is
 
@@ -45,6 +49,10 @@ class LifetimeExceeded(DpfedvisError):
 
 class LedgerBusy(DpfedvisError):
     """Another run on the same records is going on."""
+
+
+class RunCopied(DpfedvisError):
+    """A copy of an interrupted run whose original went on: both would draw noise, and one would be charged."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +219,9 @@ class LifetimeLedger:
 
 
 @contextmanager
-def opened(path: Path, run: RunMark, budget: Budget | None, limit: float | None) -> Iterator[LifetimeLedger]:
+def opened(
+    path: Path, run: RunMark, budget: Budget | None, limit: float | None, kept: Path | None = None
+) -> Iterator[LifetimeLedger]:
     """Open the ledger of some records for a run, and keep other runs on them away until it is done.
 
     Parameters
@@ -223,6 +233,8 @@ def opened(path: Path, run: RunMark, budget: Budget | None, limit: float | None)
         Of the run.
     limit : float, optional
         ε of a lifetime budget at the run's δ; it stays with the ledger.
+    kept : Path, optional
+        File beside a run that can be interrupted, with the token of its generation.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with path.with_name(path.name + ".lock").open("w") as held:
@@ -236,8 +248,30 @@ def opened(path: Path, run: RunMark, budget: Budget | None, limit: float | None)
             with _tables(path, "rw") as file:
                 for table in _TABLES:
                     file.execute(table)
-            yield LifetimeLedger(path, ledger, run, budget, limit)
+            lifetime = LifetimeLedger(path, ledger, run, budget, limit)
+            if kept is not None:
+                _renew(path, run.id, kept)
+            yield lifetime
             ledger.fold()
+
+
+def _renew(path: Path, run: str, kept: Path) -> None:
+    """Give a run that begins or goes on a new token, here and beside it; refuse one whose token is not the last.
+
+    A copy that was made before has an old token. The file has the last token, too, so that a crash between the two
+    writes shuts nobody out.
+    """
+    tokens = json.loads(kept.read_text()) if kept.exists() else []
+    with _tables(path, "rw") as file:
+        last = file.execute("SELECT token FROM generations WHERE run = ?", (run,)).fetchone()
+        if last is not None and last[0] not in tokens:
+            raise RunCopied(
+                f"{kept.parent} is a copy of an interrupted run that went on elsewhere; what that released is charged "
+                "once, so that the copy cannot go on. Start a new run"
+            )
+        token = uuid.uuid4().hex
+        write_text(kept, json.dumps([token] if last is None else [last[0], token]))
+        file.execute("INSERT OR REPLACE INTO generations VALUES (?, ?)", (run, token))
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from dpfedvis.runs.folder import CONFIG, FolderTaken, make, spent
 from dpfedvis.runs.settings import RunConfig, read_toml
 from dpfedvis.runs.upload_writer import LEDGER
 
-_VIEWS, _DATA, _LEDGER, _LOCK = "views.json", "data.json", "ledger.json", "lock"
+_VIEWS, _DATA, _LEDGER, _ORDER, _LOCK = "views.json", "data.json", "ledger.json", "order.json", "lock"
 
 
 class NotResumable(DpfedvisError):
@@ -62,6 +62,11 @@ class ResumeFolder:
         """Path of the checkpoint, for `FederatedEstimator.watch`."""
         return self.path / "checkpoint"
 
+    @property
+    def generation(self) -> Path:
+        """Path of the token that tells the run from its copies."""
+        return self.path / "generation.json"
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Create and lock the folder: two processes that resume one run would release twice."""
@@ -73,8 +78,12 @@ class ResumeFolder:
                 raise NotResumable(f"another process is working on {self.run}") from None
             yield
 
-    def remember(self, views: Path | None, data: Mapping[str, Any], ledger: Path | None) -> None:
-        """Store what identifies the data, where private views are to be drawn, and which ledger the records have."""
+    def remember(
+        self, views: Path | None, data: Mapping[str, Any], ledger: Path | None, order: int | None = None
+    ) -> None:
+        """Store what identifies the data, where private views are to be drawn, which ledger the records have, and the
+        secret order of clients."""
+        write_text(self.path / _ORDER, json.dumps(order) + "\n")
         write_text(self.path / _DATA, json.dumps(data) + "\n")
         write_text(self.path / _LEDGER, json.dumps(None if ledger is None else str(ledger.resolve())) + "\n")
         write_text(self.path / _VIEWS, json.dumps(None if views is None else str(views.resolve())) + "\n")
@@ -88,6 +97,11 @@ class ResumeFolder:
                     f"the data of {self.run} have changed ({name} was {before[name]}, is {now[name]}); a run "
                     "can be resumed only with the records that it started with"
                 )
+
+    def order(self) -> int | None:
+        """Return the seed of the clients' secret order."""
+        found: int | None = _kept(self.path / _ORDER)
+        return found
 
     def views(self, given: Path | None) -> Path | None:
         """Return where private views are to be drawn; raise if another folder is given."""

@@ -158,8 +158,15 @@ class RunConfig(EstimatorSettings):
             records=records,
         )
 
-    def federated(self, dataset: Dataset | None = None) -> FederatedData:
-        """Deal the data, loaded here unless given, to the clients."""
+    def federated(self, dataset: Dataset | None = None, order: int | None = None) -> FederatedData:
+        """Deal the data, loaded here unless given, to the clients.
+
+        Parameters
+        ----------
+        dataset : Dataset, optional
+        order : int, optional
+            Seed of the order of clients where the unit is a client; secret with real noise. By default that of the run.
+        """
         from dpfedvis.data import FederatedData
 
         dataset = self.dataset() if dataset is None else dataset
@@ -167,7 +174,11 @@ class RunConfig(EstimatorSettings):
         if self.epsilon is None or self.unit == "record":
             return fed
         # Neither a client's name nor its place in a file may tell that it took part.
-        return fed.shuffled(self.seed).with_neutral_names()
+        return fed.shuffled(self.seed if order is None else order).with_neutral_names()
+
+    def noise_for(self, dataset: Dataset) -> str:
+        """The noise that was given, or else real noise for a file of the user's."""
+        return self.noise or ("discrete" if dataset.origin == "file" else "seeded")
 
     def resolved(self, fed: FederatedData) -> Self:
         """Return the settings with all open choices made; they rest on public facts of `fed` alone."""
@@ -176,6 +187,11 @@ class RunConfig(EstimatorSettings):
         if evaluate and not seeded:
             raise InvalidParameter(
                 "evaluate", True, "left out with real noise: scores, places and labels are covered by no ε"
+            )
+        hidden = chosen.budget is not None and chosen.budget.hides_records
+        if hidden and not seeded and self.records is not None:
+            raise InvalidParameter(
+                "records", self.records, "left out with real noise where numbers of records are private"
             )
         if evaluate is None:
             evaluate = seeded and fed.origin == "built-in"

@@ -108,6 +108,21 @@ def uniform(noise: Integers) -> Integers:
     return drawn * spread * math.sqrt(3)
 
 
+def in_opposite_pairs(noise: Integers) -> Integers:
+    """Every second value has the negative noise of its neighbour: sums of two have none."""
+    flat = noise.reshape(-1)
+    flat[1::2] = -flat[: flat.size // 2 * 2 : 2]
+    return noise
+
+
+def of_few_draws(noise: Integers) -> Integers:
+    """Eight draws, repeated with fixed signs over the whole upload."""
+    flat = noise.reshape(-1)
+    signs = np.random.default_rng(0).choice([-1, 1], flat.size)
+    flat[:] = signs * np.resize(flat[:8], flat.size)
+    return noise
+
+
 def streams(change: Callable[[tuple[Any, ...]], tuple[Any, ...]], seed: int | None = None) -> Plant:
     """Let streams of noise depend on less than they should."""
 
@@ -288,6 +303,8 @@ FAULTS = [
     Fault("noise of one stage missing", "pipeline", only("density", lambda noise: 0 * noise), LOCAL),
     Fault("noise on a coarser grid", "records", only("gradient", lambda noise: 16 * np.rint(noise / 16)), GRADIENT),
     Fault("bounded noise", "noise", only("gradient", uniform), GRADIENT),
+    Fault("noise that cancels in pairs of values", "records", only("gradient", in_opposite_pairs), GRADIENT),
+    Fault("an upload's noise from eight draws", "noise", only("gradient", of_few_draws), GRADIENT),
     Fault("the curator adds its noise twice", "records",
           noise_times(lambda noise, event, parties: 2 * noise, of=federation), CENTRAL),
     Fault("add-remove Δ under replace-one", "records", stated(KMeans, math.sqrt(0.5)), LOCAL),

@@ -32,6 +32,8 @@ SOON = {
     "k-means counts without noise",
     "noise on a coarser grid",
     "bounded noise",
+    "noise that cancels in pairs of values",
+    "an upload's noise from eight draws",
     "add-remove Δ under replace-one",
     "a record's noise for unit client",
     "clipped gradients unclipped",

@@ -92,7 +92,9 @@ def stated_sensitivity(chosen, public, records):
         if public.adjacency == "add-remove":
             return 4 * gamma * chosen.upsilon / (records * math.sqrt(n_y))
         spread = (chosen.tau_x + chosen.tau_y) * (chosen.tau_x + chosen.upsilon)
-        return 8 * math.sqrt(n_y) * gamma * chosen.tau_x / (records * n_y) * (1 + 2 * gamma * spread)
+        # The kernel is rounded down to 16 bits, for either of the two records.
+        rounding = 2 * (2.0**-16 + 2.0**-40) * chosen.upsilon * math.sqrt(n_y) * 4 * gamma / (records * n_y)
+        return 8 * math.sqrt(n_y) * gamma * chosen.tau_x / (records * n_y) * (1 + 2 * gamma * spread) + rounding
     assert isinstance(chosen, GradientPerturbation)
     return tight
 

@@ -61,6 +61,25 @@ class Weighted(PlainMechanism):
         return np.concatenate([kernel_matrix(records, landmarks, public.kernel), records], axis=1)
 
 
+@dataclass(frozen=True)
+class Signs(PlainMechanism):
+    """Signs of a product with a public matrix: in a block their last bits could depend on a record's place."""
+
+    name: ClassVar[str] = "signs"
+    what: ClassVar[str] = "signs"
+    size: ClassVar[int] = 199
+
+    def shape(self, public):
+        return (self.size,)
+
+    def bound(self, public):
+        return 1.0
+
+    def contribution(self, records, landmarks, public):
+        angles = np.outer(np.arange(public.features) + 0.5, np.arange(self.size)) * (math.pi / public.features)
+        return (records @ np.cos(angles) > 0) / math.sqrt(self.size)
+
+
 BALL = {"bound": "theorem", "tau_x": 3.0, "tau_y": 40.0, "upsilon": 30.0}
 SUMS = {
     "gradient": GradientPerturbation(),
@@ -278,3 +297,38 @@ def test_an_elements_place_does_not_change_its_value(values, before, function):
     placed = np.concatenate([np.zeros(before), values, np.ones(3)])
     exact.elementwise(function, placed)
     np.testing.assert_array_equal(placed[before:-3], alone)
+
+
+def test_a_plain_part_does_not_depend_on_the_place_in_a_block():
+    """BLAS takes other kernels for the last rows and columns of a product, and at a tie a last bit is a whole value."""
+    features, copies = 64, 256
+    public = replace(PUBLIC, features=features, grid=Grid.of_norm(8.0, features))
+    record = np.zeros(features)
+    record[[3, 60]] = 1.0  # cosines that cancel to the last bit
+    own = total(Signs(), record[None], public, landmarks=np.zeros((LANDMARKS, features)))
+    for first in (0, 1, 100, copies - 1):
+        others = np.zeros((copies, features))
+        others[first] = record
+        made = total(Signs(), others, public, landmarks=np.zeros((LANDMARKS, features)))
+        nothing = total(Signs(), np.zeros((copies, features)), public, landmarks=np.zeros((LANDMARKS, features)))
+        alone = total(Signs(), np.zeros((1, features)), public, landmarks=np.zeros((LANDMARKS, features)))
+        assert np.array_equal(made - nothing, own - alone)
+
+
+@pytest.mark.parametrize("gamma", [0.01, 0.1, 1.0])
+@pytest.mark.parametrize("cells", [1, 2, 8])
+def test_near_records_stay_within_thm_6_on_the_grid(gamma, cells):
+    """The theorem's Δ falls with τ_X, and what rounding of the kernel adds does not: it has to be charged."""
+    grid = Grid.of_norm(1.0, 1)
+    chosen = GradientPerturbation(bound="theorem", tau_x=cells * grid.step, tau_y=2.0, upsilon=1.0)
+    public = PublicParameters(Kernel((gamma,)), 2, 1, rounds=1, local_steps=1, step_size=1.0, grid=grid)
+    bound = chosen.sensitivity(public, 1.0) / chosen.cell(public, grid)
+    worst = 0.0
+    for place in np.linspace(0.05, 0.9, 60):
+        landmarks = grid.snap(np.full((2, 1), place))
+        totals = [
+            chosen.total(PreparedRecords(np.array([[side * chosen.tau_x]]), 1.0), landmarks, public, grid)
+            for side in (-1.0, 0.0, 1.0)
+        ]
+        worst = max(worst, *(float(np.linalg.norm(a - b)) for a in totals for b in totals))
+    assert 0 < worst <= bound

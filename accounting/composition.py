@@ -64,18 +64,23 @@ class Composition:
     def add(self, event: Event) -> None:
         """Add one event, which must pass `check`."""
         self.check(event)
+        self.count(event)
+        plain, sampled = squares(event)
+        self.mu2 += plain
+        self.sampled_mu2 += sampled
+
+    def count(self, event: Event, times: int = 1) -> None:
+        """Add an event to the counts alone, `times` times: the sums of `squares` are left to the caller."""
         if isinstance(event, Unprotected):
-            self.unprotected += 1
+            self.unprotected += times
         elif isinstance(event, PostProcessing):
             pass  # its source was counted
         elif isinstance(event, SampledGaussianRelease):
-            self.sampled[_rounded_down(event.noise_multiplier), event.sampling_rate] += event.count
-            self.sampled_mu2 += event.mu**2
-            self.values += event.values * event.count
+            self.sampled[_rounded_down(event.noise_multiplier), event.sampling_rate] += times * event.count
+            self.values += times * event.values * event.count
         elif isinstance(event, GaussianRelease):
-            self.gaussian[event.noise_multiplier] += event.count
-            self.mu2 += event.mu**2
-            self.values += event.values * event.count
+            self.gaussian[event.noise_multiplier] += times * event.count
+            self.values += times * event.values * event.count
         else:
             raise CannotAccount(f"unknown kind of event: {event!r}")
         self._meaning = (event.adjacency, event.unit)
@@ -88,6 +93,20 @@ class Composition:
         other.mu2, other.sampled_mu2 = self.mu2, self.sampled_mu2
         other._meaning = self._meaning
         return other
+
+    def plus(self, other: Composition) -> Composition:
+        """Return the releases of both; they must have one adjacency and unit."""
+        both = self.copy()
+        if self._meaning is not None and other._meaning not in (None, self._meaning):
+            raise CannotAccount(
+                f"events with different (adjacency, unit) cannot be added: {self._meaning} and {other._meaning}"
+            )
+        both.gaussian.update(other.gaussian)
+        both.sampled.update(other.sampled)
+        both.unprotected, both.values = self.unprotected + other.unprotected, self.values + other.values
+        both.mu2, both.sampled_mu2 = self.mu2 + other.mu2, self.sampled_mu2 + other.sampled_mu2
+        both._meaning = self._meaning or other._meaning
+        return both
 
     def scaled(self, factor: float) -> Composition:
         """Return the same releases with every sigma multiplied by `factor`."""
@@ -116,6 +135,13 @@ class Composition:
     def releases(self) -> int:
         """Number of protected releases."""
         return sum(self.gaussian.values()) + sum(self.sampled.values())
+
+
+def squares(event: Event) -> tuple[float, float]:
+    """Return what an event adds to `Composition.mu2` and to `Composition.sampled_mu2`."""
+    if isinstance(event, SampledGaussianRelease):
+        return 0.0, event.mu**2
+    return (event.mu**2, 0.0) if isinstance(event, GaussianRelease) else (0.0, 0.0)
 
 
 def _rounded_down(noise_multiplier: float) -> float:

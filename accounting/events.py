@@ -227,6 +227,13 @@ KINDS: dict[str, type[Event]] = {
 }
 
 
+def in_round(event: Event, number: int | None) -> Event:
+    """Return an event in another round. Nothing is checked again, so `number` must be a round of an event."""
+    other = object.__new__(type(event))
+    vars(other).update(vars(event), round=number)
+    return other
+
+
 def nominal_mu(events: Iterable[Event]) -> float | None:
     """μ that unprotected noise would be worth if its scales were public; None if an unprotected event has no noise.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,7 @@ from typing import Self
 
 from accounting.accountants import Reading, compare, tightest
 from accounting.budget import Budget
+from accounting.chain import Repeated
 from accounting.composition import Composition, group_of
 from accounting.errors import (
     BudgetExceeded,
@@ -31,7 +32,8 @@ from accounting.errors import (
 from accounting.events import KINDS, Event, PostProcessing, Unprotected
 from accounting.gate import Gate
 from accounting.gdp import gaussian_epsilon
-from accounting.store import MEMORY, LedgerFile, LedgerRow
+from accounting.store import MEMORY, LedgerFile
+from accounting.totals import Totals
 
 Mirror = Callable[[Sequence[Event]], None]
 
@@ -57,20 +59,26 @@ class Ledger:
     mirror : callable, optional
         Called with events that fit, before they are written here: a ledger that outlives this one writes them first, so
         that a crash between the two forgets nothing. If it raises, nothing is written here.
+    create : bool
+        Whether to create a file that is not there; else that is an error, as where a run goes on that has released.
 
     Notes
     -----
     `record` returns when the event is on disk (SQLite, synchronous): record first, then release. It is safe to call
-    from several threads, and from several processes on one file.
+    from several threads, and from several processes on one file. Do not read the file by other means than SQLite in a
+    process that has it open: closing it would end the locks of that process, as POSIX has it.
     """
 
     def __init__(
-        self, path: str | Path | None = None, budget: Budget | None = None, *, mirror: Mirror | None = None
+        self,
+        path: str | Path | None = None,
+        budget: Budget | None = None,
+        *,
+        mirror: Mirror | None = None,
+        create: bool = True,
     ) -> None:
-        self._setup(
-            LedgerFile.create_or_open(path, None if budget is None else json.dumps(budget.to_dict(), sort_keys=True)),
-            mirror=mirror,
-        )
+        stored = None if budget is None else json.dumps(budget.to_dict(), sort_keys=True)
+        self._setup(LedgerFile.create_or_open(path, stored, create=create), mirror=mirror)
         if budget is not None and budget != self.budget:
             self.close()
             raise LedgerError(f"{path} was created with {self.budget}, not with {budget}")
@@ -86,19 +94,13 @@ class Ledger:
         self._store, self._read_only, self._mirror = store, read_only, mirror
         self._lock = threading.RLock()
         try:
-            rows = store.verify()  # first, because it checks the budget too
-            self.budget = Budget(**json.loads(store.budget)) if store.budget is not None else None
-        except (TypeError, ValueError) as error:
-            store.close()
-            raise LedgerCorrupted(f"{store.path}: its budget cannot be read ({error})") from error
-        except LedgerError:
+            self.budget = _read_budget(store)
+            self._totals = Totals(self.budget)
+            store.verify(self._totals.add_rows)
+        except BaseException:
             store.close()
             raise
         self._gate = Gate(self.budget) if self.budget is not None else None
-        self._covered: dict[str, Composition] = {}
-        self._all: dict[str, Composition] = {}
-        self._released: set[tuple[str, str, bool]] = set()  # client, what, inside the budget's scope
-        self._absorb(rows)
 
     def record(self, *events: Event) -> list[Receipt]:
         """Write events, all or none. Call it before the release.
@@ -115,27 +117,32 @@ class Ledger:
         # One lock for check and write: another thread must not check against outdated totals.
         with self._lock:
             with self._store.appending() as (missed, append):
-                self._absorb(missed)
+                self._totals.add_rows(missed)
                 self._check(events)
                 if self._mirror is not None:
                     self._mirror(events)
-                rows = append(events)
-            self._absorb(rows)
-        return [Receipt(row.sequence, row.hash) for row in rows]
+                written = append(events)
+            for event in events:
+                self._totals.add(event)
+        return [Receipt(sequence, digest) for sequence, digest in written]
 
     def events(
         self, *, client: str | None = None, round: int | None = None, what: str | None = None
     ) -> Iterator[Event]:
-        """Iterate over the recorded events in their order, all or those that match."""
-        with self._lock:
-            recorded = [row.event for row in self._store.rows()]
-        for event in recorded:
-            if (
-                (client is None or event.client == client)
-                and (round is None or event.round == round)
-                and (what is None or event.what == what)
-            ):
-                yield event
+        """Iterate over the events that are recorded now, in their order: all or those that match."""
+        batches = self._store.events(len(self))
+        while True:
+            with self._lock:
+                recorded = next(batches, None)
+            if recorded is None:
+                return
+            for event in recorded:
+                if (
+                    (client is None or event.client == client)
+                    and (round is None or event.round == round)
+                    and (what is None or event.what == what)
+                ):
+                    yield event
 
     @property
     def in_memory(self) -> bool:
@@ -147,13 +154,14 @@ class Ledger:
         """Names of the clients that released anything."""
         with self._lock:
             self._refresh()
-            return list(self._all)
+            return list(self._totals.all)
 
     def composition(self, client: str, *, end_to_end: bool = False) -> Composition:
         """Return what one client released inside the budget's scope, or end to end; empty for an unknown name."""
         with self._lock:
             self._refresh()
-            return (self._all if end_to_end else self._covered).get(client, Composition()).copy()
+            found = self._totals.all if end_to_end else self._totals.covered
+            return found.get(client, Composition()).copy()
 
     def spent(self, delta: float | None = None, *, client: str | None = None, end_to_end: bool = False) -> float:
         """ε spent at `delta` (by default the budget's): of one client, or the largest over all.
@@ -181,7 +189,9 @@ class Ledger:
     def verify(self) -> int:
         """Check the whole chain on disk; return the number of events, or raise `LedgerCorrupted`."""
         with self._lock:
-            self._absorb(self._store.verify())
+            new: list[Repeated] = []
+            self._store.verify(new.extend)  # not at once into the totals: all or none count
+            self._totals.add_rows(new)
             return len(self)
 
     def __len__(self) -> int:
@@ -189,16 +199,17 @@ class Ledger:
             self._refresh()
             return self._store.count
 
-    def fold(self) -> None:
-        """Merge SQLite's log into the file, so that the file can be copied and read alone. Call it after a run.
-
-        SQLite writes new rows to a log beside the file, and readers cannot merge it. Events may still follow. While
-        another process has the file open, this does nothing.
-        """
-        if self._read_only:
-            raise LedgerError(f"{self._store.path} was opened for reading only")
+    @property
+    def head(self) -> tuple[int, str] | None:
+        """Place of the last event, and the hash of the chain up to it; None for an empty ledger."""
         with self._lock:
-            self._store.fold()
+            self._refresh()
+            return (self._store.count, self._store.head) if self._store.count else None
+
+    def holds(self, sequence: int, hash: str) -> bool:
+        """Whether the chain has this hash at this place; an older copy of the ledger does not."""
+        with self._lock:
+            return self._store.hash_at(sequence) == hash
 
     def close(self) -> None:
         """Close the file; all events are on disk already."""
@@ -214,7 +225,7 @@ class Ledger:
 
     def _refresh(self) -> None:
         """Read what other processes have written since."""
-        self._absorb(self._store.new_rows())
+        self._totals.add_rows(self._store.new_rows())
 
     def _compositions(self, client: str | None, end_to_end: bool) -> list[Composition]:
         """Return the releases of one client, or of each; all must have one adjacency and unit."""
@@ -232,18 +243,6 @@ class Ledger:
             raise InvalidParameter("delta", None, "given for a ledger without a budget")
         return self.budget.delta
 
-    def _absorb(self, rows: Iterable[LedgerRow]) -> None:
-        """Add rows that are on disk to the running totals."""
-        for row in rows:
-            event = row.event
-            self._all.setdefault(event.client, Composition()).add(event)
-            self._released.add((event.client, event.what, self._covers(event)))
-            if self._covers(event):
-                self._covered.setdefault(event.client, Composition()).add(event)
-
-    def _covers(self, event: Event) -> bool:
-        return self.budget is None or self.budget.covers(event.stage)
-
     def _check(self, events: tuple[Event, ...]) -> None:
         by_client: dict[str, list[Event]] = {}
         for place, event in enumerate(events):
@@ -251,8 +250,8 @@ class Ledger:
                 raise InvalidParameter("event", event, "one of the accounting events: " + ", ".join(KINDS))
             if self.budget is not None:
                 self._check_meaning(event, self.budget)
-            if event.client in self._all:
-                self._all[event.client].check(event)
+            if event.client in self._totals.all:
+                self._totals.all[event.client].check(event)
             mine = by_client.setdefault(event.client, [])
             Composition(mine[:1]).check(event)
             mine.append(event)
@@ -261,11 +260,11 @@ class Ledger:
         if self.budget is None or self._gate is None:
             return
         for client, mine in by_client.items():
-            self._check_fit(client, [event for event in mine if self._covers(event)], self._gate)
+            self._check_fit(client, [event for event in mine if self._totals.covers(event)], self._gate)
 
     def _check_fit(self, client: str, events: list[Event], gate: Gate) -> None:
         budget = gate.budget
-        before, after = self._covered.get(client, Composition()), self.composition(client)
+        before, after = self._totals.covered.get(client, Composition()), self.composition(client)
         for event in events:
             if isinstance(event, Unprotected):
                 raise UnprotectedReleaseError(
@@ -285,9 +284,9 @@ class Ledger:
 
     def _check_source(self, event: PostProcessing, before: tuple[Event, ...]) -> None:
         """Raise unless the source was released already, inside the budget's scope if this event is."""
-        together = {(other.client, other.what, self._covers(other)) for other in before}
-        sources = self._released | together
-        covered = self._covers(event)
+        together = {(other.client, other.what, self._totals.covers(other)) for other in before}
+        sources = self._totals.released | together
+        covered = self._totals.covers(event)
         if (event.client, event.of, True) in sources or (not covered and (event.client, event.of, False) in sources):
             return
         scope = " inside the budget's scope" if covered and self.budget is not None else ""
@@ -303,3 +302,11 @@ class Ledger:
                 (event.adjacency, event.unit),
                 f"the budget's, {(budget.adjacency, budget.unit)}",
             )
+
+
+def _read_budget(store: LedgerFile) -> Budget | None:
+    try:
+        return Budget(**json.loads(store.budget)) if store.budget is not None else None
+    except (TypeError, ValueError) as error:
+        store.verify(Totals().add_rows)  # it was most likely edited, which the chain shows
+        raise LedgerCorrupted(f"{store.path}: its budget cannot be read ({error})") from error

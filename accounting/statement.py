@@ -41,20 +41,24 @@ class AllRuns:
     runs : int
     changed : bool
         Whether the records' file has changed between them; it is taken to hold the same records.
+    current : bool
+        Whether this was read just now, and not when a run ended.
     """
 
     epsilon: float
     runs: int
     changed: bool = False
+    current: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, ready for JSON."""
-        return {"epsilon": _number(self.epsilon), "runs": self.runs, "changed": self.changed}
+        return {**vars(self), "epsilon": _number(self.epsilon)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AllRuns:
         """Inverse of `to_dict`."""
-        return cls(float(values["epsilon"]), int(values["runs"]), bool(values["changed"]))
+        current = bool(values.get("current", False))
+        return cls(float(values["epsilon"]), int(values["runs"]), bool(values["changed"]), current)
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class Statement:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes ε or δ mean less than it seems to."""
-        return tuple(self.words[key] for key in ("large_delta", "more_runs", "changed") if self.words[key])
+        return tuple(self.words[key] for key in ("large_delta", "unbounded", "more_runs", "changed") if self.words[key])
 
     @property
     def trusts(self) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from accounting.rounding import rounded_down, rounded_up
 
 if TYPE_CHECKING:
-    from accounting.statement import Statement
+    from accounting.statement import AllRuns, Statement
 
+STAND_IN = "records (public stand-in)"  # a public fact where the number of records is private
 SEEDED = "seeded"  # the one noise source that can be taken off again
 TRUST = {
     "local": "each client adds all the noise itself, and nobody is trusted",
@@ -65,7 +66,7 @@ def words(statement: Statement) -> dict[str, Any]:
         Who is trusted to do what, and what must hold of the records: lists of sentences.
     all_runs
         ε of all runs on the same records.
-    large_delta, more_runs, changed
+    large_delta, unbounded, more_runs, changed
         Warnings.
     """
     return {
@@ -73,7 +74,7 @@ def words(statement: Statement) -> dict[str, Any]:
         "adversary": _adversary(statement),
         "simulation": _simulation(statement),
         "one_machine": _one_machine(statement),
-        "short": _short(statement),
+        "short": short(simulation=_seeded(statement), one_machine=statement.one_machine),
         "meaning": _meaning(statement),
         "budget": _budget(statement),
         "noise": _noise(statement),
@@ -83,6 +84,7 @@ def words(statement: Statement) -> dict[str, Any]:
         "assumptions": _assumptions(statement),
         "all_runs": _all_runs(statement),
         "large_delta": _large_delta(statement),
+        "unbounded": _unbounded(statement),
         "more_runs": _more_runs(statement),
         "changed": _changed(statement),
     }
@@ -124,6 +126,11 @@ def _simulation(statement: Statement) -> str | None:
     return f"Simulation (seeded noise); with real noise this would be ε = {rounded_up(statement.end_to_end)}"
 
 
+def _with_noise(statement: Statement, sentence: str) -> str:
+    """Return a sentence about ε; of a simulation it holds only on a condition."""
+    return f"With real noise, {sentence[0].lower()}{sentence[1:]}" if _seeded(statement) else sentence
+
+
 def _one_machine(statement: Statement) -> str | None:
     if not statement.one_machine:
         return None
@@ -132,8 +139,9 @@ def _one_machine(statement: Statement) -> str | None:
     return "on one machine: ε holds for what is published, not against whoever ran it"
 
 
-def _short(statement: Statement) -> str:
-    facts = [("simulation (seeded noise)", _seeded(statement)), ("on one machine", statement.one_machine)]
+def short(*, simulation: bool, one_machine: bool) -> str:
+    """Return the two facts that stand wherever ε does, in few words; empty if neither holds."""
+    facts = [("simulation (seeded noise)", simulation), ("on one machine", one_machine)]
     return ", ".join(text for text, holds in facts if holds)
 
 
@@ -167,10 +175,9 @@ def _meaning(statement: Statement) -> str:
         return "Nothing that depends on a record left any client."
     one, others = _UNIT[statement.unit]
     change = "replaced by any other" if statement.adjacency == "replace-one" else "left out"
-    return (
-        f"An adversary sees {_sees(statement)[1]}, knows {others}, and guesses whether {one} {change}. "
-        f"On average at most {rounded_up(100 * statement.best_guess, 3)} of 100 guesses are right; blind guessing: 50."
-    )
+    right = rounded_up(100 * statement.best_guess, 3)
+    most = _with_noise(statement, f"On average at most {right} of 100 guesses are right; blind guessing: 50.")
+    return f"An adversary sees {_sees(statement)[1]}, knows {others}, and guesses whether {one} {change}. {most}"
 
 
 def _budget(statement: Statement) -> str:
@@ -179,7 +186,8 @@ def _budget(statement: Statement) -> str:
         return "There was no budget."
     given = f"Budget: ε = {budget['epsilon']:g}, δ = {budget['delta']:g}, {budget['adjacency']}, per {budget['unit']}"
     where = "" if budget["scope"] == "end-to-end" else " within that scope"
-    spent = f"Spent{where}: ε = {rounded_up(statement.in_scope, 6)}."
+    epsilon = f"ε = {rounded_up(statement.in_scope, 6)}"
+    spent = f"With real noise, it would spend {epsilon}{where}." if _seeded(statement) else f"Spent{where}: {epsilon}."
     if budget["scope"] == "landmarks":
         return (
             f"{given}, for learning the landmarks only, which is the paper's claim (Thm 6). {spent} "
@@ -210,10 +218,12 @@ def _other_client(statement: Statement) -> str | None:
     epsilon = statement.against_a_client
     if epsilon is None or math.isinf(epsilon):
         return None
-    return (
-        "Clients share the noise, and each knows its own share. Against a client that subtracts its share from the "
-        f"sums, ε = {rounded_up(epsilon)} end to end; against several that collude, more."
+    against = _with_noise(
+        statement,
+        f"Against a client that subtracts its share from the sums, ε = {rounded_up(epsilon)} end to end; against "
+        "several that collude, more.",
     )
+    return f"Clients share the noise, and each knows its own share. {against}"
 
 
 def _assumptions(statement: Statement) -> list[str]:
@@ -223,16 +233,25 @@ def _assumptions(statement: Statement) -> list[str]:
     found = []
     if statement.at_two_sites is not None:
         how = "two noises, √2·μ" if statement.trusts == ("local",) else "one sum with one noise, up to 2·μ"
-        found.append(
-            f"Sites are disjoint. For a record that two of them hold, ε = {rounded_up(statement.at_two_sites)} ({how})."
-        )
+        two = f"For a record that two of them hold, ε = {rounded_up(statement.at_two_sites)} ({how})."
+        found.append(f"Sites are disjoint. {_with_noise(statement, two)}")
     elif len({line.clients for line in statement.lines} - {1}):
         found.append("Sites are disjoint. For a record that two of them hold, ε is larger.")
     if statement.unit == "record":
         two = "larger" if statement.of_two_rows is None else f"{rounded_up(statement.of_two_rows)} (2·μ)"
-        found.append(f"A record is one row. For a person with two rows ε is {two}; with more, more.")
+        rows = _with_noise(statement, f"For a person with two rows ε is {two}; with more, more.")
+        found.append(f"A record is one row. {rows}")
+    if (bounds := statement.facts.get("bounds")) is not None:
+        found.append(
+            f"All features share the public range from {bounds[0]:g} to {bounds[1]:g}. Values outside may be clipped, "
+            "which costs accuracy and not privacy."
+        )
     units = _units(statement)
-    if units is not None and statement.delta <= 1 / units[0]:
+    if units is None:
+        found.append(
+            f"δ = {statement.delta:g} must be far below 1/n. The number n of {statement.unit}s is not known here."
+        )
+    elif statement.delta <= 1 / units[0]:
         number, name = units
         found.append(f"δ = {statement.delta:g} is small enough: 1/n is {1 / number:.2g}, for n = {number} {name}.")
     return found
@@ -240,9 +259,10 @@ def _assumptions(statement: Statement) -> list[str]:
 
 def _units(statement: Statement) -> tuple[int, str] | None:
     """Public number of privacy units, and what they are; None where there is none."""
-    name = "records" if statement.unit == "record" else "clients"
-    number = statement.facts.get(name)
-    return None if number is None else (int(number), name)
+    for name in ("records", STAND_IN) if statement.unit == "record" else ("clients",):
+        if (number := statement.facts.get(name)) is not None:
+            return int(number), name
+    return None
 
 
 def _large_delta(statement: Statement) -> str | None:
@@ -261,10 +281,30 @@ def _all_runs(statement: Statement) -> str | None:
     found = statement.all_runs
     if found is None:
         return None
+    knows = (
+        "The ledger of these records knows"
+        if found.current
+        else "When this run ended, the ledger of these records knew"
+    )
     if found.runs == 1:
-        return "The ledger of these records knows of no other run with real noise."
+        return f"{knows} of no other run."
     known = f"ε = {rounded_up(found.epsilon)} end to end at δ = {statement.delta:g}"
-    return f"The ledger of these records knows of {found.runs} runs with real noise: all together {known}."
+    return f"{knows} of {found.runs} {_runs(found)}: all together {known}."
+
+
+def _runs(found: AllRuns) -> str:
+    """What the runs in a ledger of records are called; one without protection has no noise to be real."""
+    return "runs" if math.isinf(found.epsilon) else "runs with real noise"
+
+
+def _unbounded(statement: Statement) -> str | None:
+    found = statement.all_runs
+    if found is None or not (math.isinf(found.epsilon) and math.isinf(statement.end_to_end)):
+        return None
+    return (
+        "this run released something without protection, and that counts for good: all runs on these records together "
+        "have ε = ∞ from now on; a simulation, with seeded noise, would not be counted"
+    )
 
 
 def _changed(statement: Statement) -> str | None:
@@ -278,8 +318,7 @@ def _more_runs(statement: Statement) -> str | None:
         return None
     here, all_runs = rounded_up(statement.end_to_end), rounded_up(found.epsilon)
     return (
-        f"these records were in {found.runs} runs with real noise: all together ε = {all_runs}, where this run has "
-        f"ε = {here}"
+        f"these records were in {found.runs} {_runs(found)}: all together ε = {all_runs}, where this run has ε = {here}"
     )
 
 

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from accounting import UnprotectedReleaseError
     from dpfedvis.data import FederatedData
     from dpfedvis.estimators.clusters import FedSpectralClustering
+    from dpfedvis.estimators.feddl import FedDL
     from dpfedvis.estimators.tsne import FedTSNE
     from dpfedvis.estimators.umap import FedUMAP
-    from dpfedvis.federation.feddl import FedDL
 
 # Idle OpenMP threads of openTSNE and scikit-learn should sleep: spinning, they take the cores from those at work.
 # Read when their library is loaded, so set before that; whoever has set it keeps it.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 _HOMES = {
-    "FedDL": "dpfedvis.federation.feddl",
+    "FedDL": "dpfedvis.estimators.feddl",
     "FedSpectralClustering": "dpfedvis.estimators.clusters",
     "FedTSNE": "dpfedvis.estimators.tsne",
     "FedUMAP": "dpfedvis.estimators.umap",

@@ -20,7 +20,7 @@ import pytest
 
 from attacks.shared import gradients
 from dpfedvis.experiments.sweeps.store import CellRow
-from dpfedvis.federation import client
+from dpfedvis.site import computation
 from tests import makers
 from tests.command_line import called, examples, pasted
 from tests.crash.folders import copy, events_of, recorded
@@ -31,18 +31,18 @@ MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 
 @pytest.fixture
 def hushed(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Return a function that divides the noise of clients, and what attacks are told of it, by a number.
+    """Return a function that divides the noise of sites, and what attacks are told of it, by a number.
 
     No budget makes the noise small enough for some attacks: noise on a grid has ε of at most 500.
     """
 
     def hush(by: float) -> None:
-        add, told = client.add_noise, gradients.noise_of
+        add, told = computation.add_noise, gradients.noise_of
 
         def less(source: Any, values: Any, *given: Any) -> Any:
             return values + np.rint((add(source, values, *given) - values) / by).astype(np.int64)
 
-        monkeypatch.setattr(client, "add_noise", less)
+        monkeypatch.setattr(computation, "add_noise", less)
         monkeypatch.setattr(gradients, "noise_of", lambda event: told(event) / by)
 
     return hush

@@ -28,11 +28,17 @@ def blocks(language: str, text: str = README) -> list[str]:
     list(
         zip(
             blocks("python"),
-            ["be ε = ∞ end to end", "be ε = 10 end to end at δ = 1e-05", "nothing was released", "2.0\n"],
+            [
+                "500\nthere is no such contract at this site\n",
+                "be ε = ∞ end to end",
+                "be ε = 10 end to end at δ = 1e-05",
+                "nothing was released",
+                "2.0\n",
+            ],
             strict=True,
         )
     ),
-    ids=["use", "end to end", "accounting", "mechanism"],
+    ids=["site", "use", "end to end", "accounting", "mechanism"],
 )
 def test_python_of_the_readme_runs(code: str, expected: str, tmp_path: Path) -> None:
     script = tmp_path / "readme.py"
@@ -76,7 +82,7 @@ def test_links_and_paths_of_a_page_exist(page: str) -> None:
     for path in re.findall(r"`([\w-]+(?:/[\w.-]*)+|[\w-]+\.(?:py|md|toml))`", text):
         if "NAME" not in path and not path.startswith("runs/"):
             assert (ROOT / path).exists() or any(folder.glob(f"**/{path.rstrip('/')}")), path
-    for path in re.findall(r"(?<![\w/])(?:federation|accounting|estimators|tests)/[\w/]*\.py", text):
+    for path in re.findall(r"(?<![\w/])(?:accounting|estimators|links|protocol|server|site|tests)/[\w/]*\.py", text):
         assert "NAME" in path or any((place / path).exists() for place in (ROOT, folder)), path
 
 

@@ -15,8 +15,8 @@ from typing import Protocol
 import numpy as np
 
 from accounting import Event, GaussianRelease, Unprotected
-from dpfedvis.federation.door import Values, in_units
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.protocol.uploads import Values, in_units
 
 _EXACT = 1e-6  # stands in for no noise at all, as a share of the distance between the two hypotheses
 

@@ -1,6 +1,6 @@
 """The noise-and-accounting audit: canaries of exactly the stated sensitivity in the mechanism's own noise path.
 
-Plan, noise multipliers, clients, noise streams, door and ledger are those of a run. Only what a client computes is
+Contract, plan, sites, noise streams and ledgers are those of a run. Only what a site computes is
 replaced: record i adds ±Δ/2 to a coordinate of its own, by the toss of its coin, so that exchanging it for its
 opposite moves the upload by the stated Δ. One run hosts thousands of such games, as their coordinates are orthogonal.
 It finds too little noise, reused noise and releases that were not counted. It does not check the stated sensitivity:
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,14 +29,17 @@ from attacks.auditing.noise_checks import check_noise
 from attacks.auditing.predictions import exact_total
 from attacks.auditing.residuals import residual
 from attacks.auditing.result import AuditResult
-from dpfedvis.federation import Door, Federation, Streams
-from dpfedvis.federation.door import Values, in_units
-from dpfedvis.federation.noise_plan import HOME, client_plans, drawn_by, plan_run
+from dpfedvis.data import FederatedData
+from dpfedvis.estimators.simulation import simulated
 from dpfedvis.mechanisms import Mechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.exact import Grid, Integers
 from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.numerics.optimisers import Optimiser
+from dpfedvis.protocol.contract import Contract, Member
+from dpfedvis.protocol.noise_plan import HOME, drawn_by
+from dpfedvis.protocol.uploads import Values, in_units
+from dpfedvis.server.session import Mirror, Session
 
 Progress = Callable[[int, int], None]
 Places = NDArray[np.int64]
@@ -199,8 +202,6 @@ class NoiseAudit:
     gamma : float
         Kernel width; sensitivity and noise scale with it alike.
     noise : {"seeded", "discrete"}
-    streams : Streams, optional
-        Where seeded noise comes from; by default those of a run with this seed.
     seed : int
     confidence : float
         Of each bound.
@@ -216,7 +217,6 @@ class NoiseAudit:
     clients: int = 5
     gamma: float = 1.0
     noise: str = "seeded"
-    streams: Streams | None = None
     seed: int = 0
     confidence: float = 0.95
     progress: Progress | None = None
@@ -262,22 +262,33 @@ class NoiseAudit:
         ledger = Ledger(budget=budget)
         tally = _Tally(ledger, dict(zip(names, places, strict=True)))
         size = public.features if at_home else math.prod(canary.shape(public))
-        plan = plan_run(
-            budget, canary, self.rounds, None, self.noise, {}, size * drawn_by(mechanism.trust, self.clients)
-        )
-        weights = [size / self.canaries for size in sizes]
-        plans = client_plans(plan, canary, public, names, sizes, weights)
+        weights = [each / self.canaries for each in sizes]
         records = [canary.records(ours, where, public) for ours, where in zip(signs, places, strict=True)]
-        streams = Streams(self.seed) if self.streams is None else self.streams
         watcher = _FirstRounds(tally)
-        federation = Federation(records, plans, canary, public, Door(ledger, watcher), streams, self.noise)
-        try:
-            for number in range(1, rounds + 1):
-                federation.average(_sent(public, number), number)
-                if self.progress is not None:
-                    self.progress(number, rounds)
-        finally:
-            federation.close()
+        link = simulated(FederatedData(records), budget=budget, noise=self.noise)
+        contract = Contract(
+            run="audit",
+            budget=budget,
+            mechanism=canary,
+            rounds=self.rounds,
+            noise=self.noise,
+            seed=self.seed,
+            features=public.features,
+            members=tuple(
+                Member(name, each, weight, site.identity.public)
+                for name, each, weight, site in zip(names, sizes, weights, link.members, strict=True)
+            ),
+            values=size * drawn_by(mechanism.trust, self.clients),
+        )
+        session = Session(link, contract, Mirror(ledger), watcher)
+        session.open()
+        if at_home:
+            session.perturb(canary, public)
+        for number in range(1, rounds + 1):
+            session.average(canary, public, _sent(public, number), number)
+            if self.progress is not None:
+                self.progress(number, rounds)
+        plans = contract.site_plans(canary, public)
         claim = Claim.of_ledger(ledger, budget.delta)
         scores, threshold = scores_of(np.concatenate([tally.ratios[name] for name in names]), claim)
         result = audit_games(
@@ -306,7 +317,8 @@ class NoiseAudit:
 
         seen = watcher.seen
         if at_home:
-            seen = [Watched((client.home.event,), client.home.values) for client in federation.clients]
+            homes = [site.perturbed(session.label) for site in link.members]
+            seen = [Watched((home.event,), home.values) for home in homes]
         noises = [residual(each, predict, {}, "sum" if len(each.events) > 1 else None) for each in seen]
         return result.checked(
             [
@@ -319,10 +331,10 @@ class NoiseAudit:
         kernel = Kernel.gaussian(self.gamma)
         each = self.canaries if shared else math.ceil(self.canaries / self.clients)
         features = max(2, math.ceil(each / self.landmarks)) if self.features is None else self.features
-        public = PublicParameters(kernel, self.landmarks, features, self.rounds, self.local_steps, step_size=1.0)
-        return PublicParameters(
-            kernel, self.landmarks, features, self.rounds, self.local_steps, step_size=1 / public.smoothness
+        public = PublicParameters(
+            kernel, self.landmarks, features, self.rounds, self.local_steps, step_size=1.0, public_seed=self.seed
         )
+        return replace(public, step_size=1 / public.smoothness)
 
     def _places(self, size: int, *, shared: bool) -> list[Places]:
         """Return the coordinates of each client's canaries: apart where all clients share one sum."""

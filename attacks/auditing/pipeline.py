@@ -27,9 +27,10 @@ from attacks.auditing.pipeline_model import PipelineModel, orthogonal_pairs, sta
 from attacks.auditing.result import AuditResult
 from dpfedvis import FedTSNE
 from dpfedvis.data import FederatedData
-from dpfedvis.federation.callbacks import KeepLandmarks
-from dpfedvis.federation.private_map import ByWeights, Learner
 from dpfedvis.mechanisms import Mechanism
+from dpfedvis.server.callbacks import KeepLandmarks
+from dpfedvis.server.private_map import Learner
+from dpfedvis.site.placement import ByWeights
 
 _RUNS = 0x52554E53  # keeps the seeds of many runs apart from the seed they come from
 _COINS = 0x50495045  # keeps the coins apart from every noise stream of the same seed
@@ -59,7 +60,7 @@ class PipelineAudit:
     scale, density : bool
         Whether a scale histogram and counts on the grid are released. Without the first a bound on norms is public.
     shares : mapping of str to float, optional
-        As in `dpfedvis.federation.private_map.Shares`.
+        As in `dpfedvis.server.private_map.Shares`.
     noise : {"seeded", "discrete"}
     seed : int
     confidence : float

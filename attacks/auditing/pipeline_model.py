@@ -13,8 +13,6 @@ from accounting import Event, GaussianRelease
 from attacks.auditing.evidence import Prediction, Watched
 from attacks.auditing.predictions import exact_total
 from dpfedvis import FedTSNE
-from dpfedvis.federation.door import in_units
-from dpfedvis.federation.private_map.density import cell_numbers
 from dpfedvis.mechanisms import Mechanism, PreparedRecords
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -22,6 +20,8 @@ from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
 from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.exact import Integers
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.protocol.density import cell_numbers
+from dpfedvis.protocol.uploads import in_units
 
 _PAIRS = 0x50414952  # keeps canaries apart from every noise stream of the same seed
 _NO_NOISE = 1e-6  # stands in for no noise at all, as a part of what is stated
@@ -116,7 +116,7 @@ def stages(
 ) -> dict[str, Stage]:
     """Work out each stage from public quantities: uploads, subspace, landmarks, map and grid.
 
-    τ, the centre and C follow from averages as the server computes them (`dpfedvis.federation.private_map.Learner`).
+    τ, the centre and C follow from averages as the server computes them (`dpfedvis.server.private_map.Learner`).
     An adversary who got one of them wrong would certify less, never more.
 
     Parameters

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpfedvis.federation.noise_plan import MEAN_CELLS, ClientPlan
 from dpfedvis.mechanisms import Mechanism, PreparedRecords
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.exact import Integers
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.protocol.noise_plan import MEAN_CELLS, SitePlan
 
 
 def exact_total(
-    mechanism: Mechanism, public: PublicParameters, local: PreparedRecords, Y: Array, plan: ClientPlan | None = None
+    mechanism: Mechanism, public: PublicParameters, local: PreparedRecords, Y: Array, plan: SitePlan | None = None
 ) -> Integers:
     """Return the integers that the noise is added to, in cells of the event's grid; of the shape of the upload.
 
@@ -23,7 +23,7 @@ def exact_total(
     public : PublicParameters
     local : PreparedRecords
     Y : array of shape (n_y, m)
-    plan : ClientPlan, optional
+    plan : SitePlan, optional
         Has what a client's records count for, and whether it divides by their number; a plain sum without one.
     """
     grid = mechanism.grid(public, Y)

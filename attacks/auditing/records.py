@@ -31,14 +31,15 @@ from attacks.auditing.references import check_sensitivity
 from attacks.auditing.residuals import Residual, residual
 from attacks.auditing.result import AuditResult
 from dpfedvis.data import FederatedData
-from dpfedvis.federation.callbacks import KeepLandmarks
-from dpfedvis.federation.door import in_units
-from dpfedvis.federation.feddl import FedDL, FedDLResult
-from dpfedvis.federation.noise_plan import HOME
-from dpfedvis.federation.round_log import Round
+from dpfedvis.estimators.simulation import simulated
 from dpfedvis.mechanisms import HeuristicNoise, Mechanism, NoPerturbation, PreparedRecords, PublishedFedDL
 from dpfedvis.numerics.exact import Integers
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.protocol.noise_plan import HOME
+from dpfedvis.protocol.uploads import Upload, in_units
+from dpfedvis.server.callbacks import KeepLandmarks
+from dpfedvis.server.feddl import FedDL, FedDLResult
+from dpfedvis.server.round_log import Round
 
 _COINS = 0x52454331  # keeps the coins apart from every noise stream of the same seed
 _AT_LEAST = 20
@@ -177,10 +178,13 @@ class RecordAudit:
             noise=self.noise,
             seed=self.seed,
         )
-        result = config.run(fed, callbacks=[kept, self._show(mechanism)], witness=watcher)
+        link = simulated(fed, budget=budget, noise=self.noise)
+        result, session = config.learn(link, callbacks=[kept, self._show(mechanism)], witness=watcher)
+        at_home = mechanism.protection == "home"
+        homes = tuple(site.perturbed(session.label) for site in link.members) if at_home else ()
         model = Model(mechanism, scene, result, {0: result.start, **kept.kept})
         coins = {client.name: bool(coin) for client, coin in zip(fed.clients, tossed, strict=True)}
-        return RecordRun(watcher.seen, model, coins, result, scene)
+        return RecordRun(watcher.seen, model, coins, result, scene, homes)
 
     def _checks(self, played: RecordRun, budget: Budget) -> list[Checked]:
         """Check noise and ledger, and compare with two short runs: of another seed, and of the system's noise."""
@@ -237,6 +241,8 @@ class RecordRun:
     coins : dict of str to bool
     result : FedDLResult
     scene : Scene
+    homes : tuple of Upload
+        Records as they were perturbed at home, if they were.
     """
 
     seen: list[Watched]
@@ -244,21 +250,21 @@ class RecordRun:
     coins: dict[str, bool]
     result: FedDLResult
     scene: Scene
+    homes: tuple[Upload, ...] = ()
 
     @property
     def noises(self) -> list[Residual]:
         """The noise of every protected upload, or of the canary at home."""
         seen = self.seen
         if self.model.mechanism.protection == "home":
-            homes = [client.home for client in self.result.clients]
-            seen = [Watched((home.event,), home.values[0]) for home in homes]
+            seen = [Watched((home.event,), home.values[0]) for home in self.homes]
         found = [residual(each, self.model, self.coins, self._unit(each)) for each in seen]
         return [each for each in found if each is not None]
 
     def stated(self, budget: Budget) -> list[Checked]:
         """Check the sensitivities that the ledger states."""
         mechanism, public = self.model.mechanism, self.result.public
-        plans = {client.plan.name: client.plan for client in self.result.clients}
+        plans = {plan.name: plan for plan in self.result.plans}
         whole = budget.unit == "client" and mechanism.additive(public)
         found = []
         for event in self._first:
@@ -312,7 +318,9 @@ class Model:
         self.mechanism, self._scene, self._setting = mechanism, scene, result.public
         self._exact, self._beta = _without_noise(mechanism)
         self._trajectory = trajectory
-        self._plans = {client.plan.name: client.plan for client in result.clients}
+        self._plans = {plan.name: plan for plan in result.plans}
+        budget = result.contract.budget
+        self._whole = budget is not None and budget.unit == "client"
         self._known: dict[tuple[int, int | None], Prediction] = {}
 
     def __call__(self, event: Event) -> Prediction | None:
@@ -342,7 +350,8 @@ class Model:
             return canary
         plan = self._plans[event.client]
         Y = self._trajectory[(event.round or 1) - 1]
-        return exact_total(self.mechanism, self._setting, PreparedRecords(records, plan.denominator), Y, plan)
+        denominator = float(len(records)) if self._whole else plan.denominator
+        return exact_total(self.mechanism, self._setting, PreparedRecords(records, denominator), Y, plan)
 
     def _scale(self, values: Array) -> float:
         return self._beta * float(np.std(values, dtype=np.float64))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.rounding import rounded_down, rounded_up
+from accounting.wording import SEEDED, short
 from attacks.auditing.bounds import Claim
 from attacks.auditing.findings import ALARM, Checked, Finding, joined
 from dpfedvis.numerics.files import write_text
@@ -123,6 +124,21 @@ class AuditResult:
     scores_out: Scores = field(default_factory=lambda: np.empty(0), repr=False)
 
     @property
+    def simulation(self) -> bool:
+        """Whether the noise of the games was seeded, so that it can be taken off."""
+        return self.facts.get("noise") == SEEDED
+
+    @property
+    def one_machine(self) -> bool:
+        """Whether one process held the records of all sites; it does in every audit."""
+        return True
+
+    @property
+    def short(self) -> str:
+        """The two facts that stand wherever ε does."""
+        return short(simulation=self.simulation, one_machine=self.one_machine)
+
+    @property
     def lower_bound(self) -> float:
         """The largest certified lower bound on ε."""
         return max(bound.epsilon for bound in self.bounds)
@@ -174,6 +190,8 @@ class AuditResult:
             "title": self.title,
             "verdict": self.verdict,
             "sentence": self.sentence,
+            "simulation": self.simulation,
+            "one_machine": self.one_machine,
             "claimed_epsilon": self.claim.epsilon if self.claim.exists else None,
             "claimed_mu": self.claim.mu,
             "claim_source": self.claim.source,
@@ -261,5 +279,5 @@ def _draw_bounds(axes: Any, result: AuditResult) -> None:
         title = f"claim ε = {rounded_up(result.claim.epsilon, 3)} (line): {result.verdict}"
     largest = max(result.lower_bound, result.claim.epsilon if result.claim.exists else 0.0)
     axes.set_xlim(0, 1.15 * largest if largest > 0 else 1.0)
-    axes.set_xlabel(f"ε at δ = {result.claim.delta:g}, confidence {result.bounds[0].confidence:g}")
+    axes.set_xlabel(f"ε at δ = {result.claim.delta:g}, confidence {result.bounds[0].confidence:g}\n{result.short}")
     axes.set_title(title, fontsize=10)

@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from accounting import checks
     from attacks.shared.registry import KINDS, NothingToAttack, kind
-    from dpfedvis.federation import Streams
+    from dpfedvis.numerics.random_streams import Streams
     from dpfedvis.runs.upload_reader import Recording
 
     checks.one_of("--kind", arguments.kind, ("all", *KINDS))

@@ -75,8 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from accounting import Budget, checks
     from attacks import audit
-    from dpfedvis.federation import NOISE_SOURCES
     from dpfedvis.mechanisms import MECHANISMS
+    from dpfedvis.protocol.noise import NOISE_SOURCES
     from dpfedvis.runs.folder import make
 
     if arguments.folder is not None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import select
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,29 @@ def add_command(subparsers: Any, name: str, run: Callable[..., int], **texts: st
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
     return parser
+
+
+class _SiteLog(logging.Handler):
+    """Prints what sites of this process log, one line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a line, with the error that it is of and without a traceback."""
+        error = record.exc_info[1] if record.exc_info else None
+        why = "" if error is None else f" ({error or type(error).__name__})"
+        print("dpfedvis:", " ".join(f"{record.getMessage()}{why}".split()), file=sys.stderr)
+
+
+@contextmanager
+def shown_site_log() -> Iterator[None]:
+    """Show what sites log: to a server they say less, but here the user is the owner of their records."""
+    logger, handler = logging.getLogger("dpfedvis.site"), _SiteLog()
+    logger.addHandler(handler)
+    before, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before
 
 
 def reopen_closed_streams() -> None:

@@ -113,7 +113,7 @@ def attacked(folder: Path, key: str, seed: int) -> Attacked:
     from attacks.shared.registry import NothingToAttack, kind
     from dpfedvis.cli.attack import truth_of, write
     from dpfedvis.experiments.demo import Attacked
-    from dpfedvis.federation import Streams
+    from dpfedvis.numerics.random_streams import Streams
     from dpfedvis.runs.upload_reader import Recording
 
     recording = Recording.read(folder / key)

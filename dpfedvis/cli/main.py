@@ -22,6 +22,7 @@ from dpfedvis.cli.common import (
     refuse_foreign_bytes,
     reopen_closed_streams,
     said,
+    shown_site_log,
 )
 from dpfedvis.cli.settings_flags import LateParser
 from dpfedvis.errors import DpfedvisError
@@ -79,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         refuse_foreign_bytes(sys.argv[1:] if argv is None else argv)
         arguments = parser().parse_args(argv)
         refuse_bad_outputs(arguments)
-        code: int = arguments.run(arguments)
+        with shown_site_log():
+            code: int = arguments.run(arguments)
         sys.stdout.flush()
     except (AccountingError, DpfedvisError) as error:
         print(f"dpfedvis: {error}", file=sys.stderr)

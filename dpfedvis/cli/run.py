@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dpfedvis.cli.settings_flags import add_settings
+from dpfedvis.cli.settings_flags import add_settings, spelled_as_flags
 
 if TYPE_CHECKING:
     from dpfedvis.runs.execute import Run
@@ -31,6 +31,9 @@ with --density also density.npz and density.png. With release none the map is th
 folder holds no record. A run with seeded noise is a simulation: the noise can be taken off. For built-in data it also
 writes scores and the place and label of every record to simulation/, which nobody has in a real federation;
 --no-evaluate leaves that out, and so does real noise.
+
+Values of a file are taken as they are: --bounds LOW HIGH is one public range for all features, and values outside may
+be clipped. So scale each feature by a public range of its own first, and not by its smallest and largest value.
 
 A file of your own gets real noise, unless you ask for --noise seeded, and simulation/ only with --noise seeded
 --evaluate. Its classes are those that you name, in your words (--classes benign,malignant); all other labels count as
@@ -77,12 +80,17 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    with spelled_as_flags():
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from dpfedvis.federation.callbacks import ProgressBar, StageBars
     from dpfedvis.reporting.run_report import show
     from dpfedvis.runs.execute import execute
     from dpfedvis.runs.resume import stored_settings
+    from dpfedvis.server.callbacks import ProgressBar, StageBars
 
     given = config_of(arguments, stored_settings(Path(arguments.out)) if arguments.resume else {})
     bar, stages = ProgressBar(given.uploads), StageBars()

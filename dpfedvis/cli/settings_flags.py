@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import types
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin
+
+from accounting.errors import AccountingError
+from dpfedvis.errors import DpfedvisError
 
 _TITLES = {
     "data": "data",
@@ -22,7 +27,21 @@ _TITLES = {
     "feddl": "learning of landmarks",
     "mechanism": "mechanisms",
 }
-_WITHOUT_FLAG = ("exact_trace",)  # for tests and studies
+# What messages call by another name than its flag, and flags of a run that are no settings.
+_OTHER_NAMES = {
+    "budget": "--epsilon",
+    "unit of the budget": "--unit",
+    "n_landmarks": "--landmarks",
+    "n_clusters": "--clusters",
+    "n_jobs": "--jobs",
+    "random_state": "--seed",
+}
+_PHRASES = {
+    r"\bBudget\(\.\.\., ([^()]*)\)": r"\1",
+    r"\bMechanism '([\w-]+)'": r"--mechanism \1",
+    r"\bleave the budget out\b": "leave --epsilon out",
+}
+_NO_SETTINGS = ("views", "ledger", "lifetime_epsilon")
 _OPEN = argparse.SUPPRESS  # a flag that is not given must not override the file
 
 
@@ -42,14 +61,42 @@ class LateParser(argparse.ArgumentParser):
         found, unknown = super().parse_known_args(*given, **named)
         for flag in unknown if self._subparsers is None else ():
             if flag.startswith("--"):
-                near = difflib.get_close_matches(flag.partition("=")[0], list(self._option_string_actions), n=1)
-                self.error(f"there is no {flag}" + (f"; did you mean {near[0]}?" if near else ""))
+                # Without the dashes, which all of them share.
+                known = {each.lstrip("-"): each for each in self._option_string_actions}
+                near = difflib.get_close_matches(flag.partition("=")[0].lstrip("-"), known, n=1)
+                self.error(f"there is no {flag}" + (f"; did you mean {known[near[0]]}?" if near else ""))
         return found, unknown
 
     def format_help(self) -> str:
         """Add the flags, and describe them."""
         self._fill()
         return super().format_help()
+
+
+@contextmanager
+def spelled_as_flags() -> Iterator[None]:
+    """Let errors name settings as flags: what is raised below is spelled as Python has it."""
+    try:
+        yield
+    except (AccountingError, DpfedvisError) as error:
+        error.args = (as_flags(str(error)),)
+        raise
+
+
+def as_flags(message: str) -> str:
+    """Return a message with its settings as flags: ``--release noisy`` for ``release='noisy'``."""
+    from dpfedvis.runs.settings import bare_defaults
+
+    known = {name: f"--{name.replace('_', '-')}" for name in (*bare_defaults(), *_NO_SETTINGS)} | _OTHER_NAMES
+    for python, flag in _PHRASES.items():
+        message = re.sub(python, flag, message)
+    message = re.sub(
+        r"\b(\w+)=\'([\w-]+)\'",
+        lambda found: f"{known[found[1]]} {found[2]}" if found[1] in known else found[0],
+        message,
+    )
+    name, must, rest = message.partition(" must be ")
+    return f"{known.get(name, name)}{must}{rest}"
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -84,7 +131,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     for table, settings in known_tables().items():
         group = "mechanism" if table in MECHANISMS else table
         for setting in settings.values():
-            if setting.hint is None or parse_as(setting.hint) is None or setting.name in _WITHOUT_FLAG:
+            if setting.hint is None or parse_as(setting.hint) is None:
                 continue
             of = f"{table}: " if table in MECHANISMS or setting.name in shared else ""
             add(group, setting.name, setting.hint, of + _lowered(setting.help), setting.default)

@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from accounting.errors import InvalidParameter
-from dpfedvis.cli.common import add_command, path, print_result
+from dpfedvis.cli.common import UnusableArgument, add_command, path, print_result
 
 if TYPE_CHECKING:
     from accounting.statement import Statement
@@ -18,9 +17,11 @@ examples:
   dpfedvis statement runs/stated
   dpfedvis statement --ledger runs/stated/ledger.sqlite --json
 
-Every number is computed anew from the ledger. That of a run is ledger.sqlite in its folder. That of some records, for
+Every number of a run is computed anew from its ledger, ledger.sqlite in its folder. The ledger of some records, for
 all runs with real noise on them, is in $XDG_STATE_HOME/dpfedvis/ledgers (else ~/.local/state/dpfedvis/ledgers), or
 where --ledger of dpfedvis run put it: there each run counts by its client that spent most, and all runs are composed.
+If it is in the state folder, the statement of a run has all runs as they are now; otherwise, or on another machine,
+as they were when the run ended, and says so.
 """
 
 
@@ -41,7 +42,8 @@ def add_parser(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     if (arguments.folder is None) == (arguments.ledger is None):
-        raise InvalidParameter("RUN or --ledger", arguments.folder, "given, one of the two")
+        given = "neither" if arguments.folder is None else f"both {arguments.folder} and {arguments.ledger}"
+        raise UnusableArgument(f"give the folder of a run or --ledger FILE, one of the two; {given} was given")
     found = of_run(arguments.folder) if arguments.ledger is None else of_ledger(arguments.ledger)
     print_result(arguments, found.to_dict(), str(found).rstrip("\n"))
     return 0
@@ -49,19 +51,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def of_run(folder: Path) -> Statement:
     """Return the statement of a finished run."""
-    from dpfedvis.runs.statement_file import statement_of
+    from dpfedvis.runs.statement_file import current_statement
 
-    return statement_of(folder)
+    return current_statement(folder)
 
 
 def of_ledger(file: Path) -> Statement:
     """Return the statement of a ledger: of a run, or of all runs on some records."""
     from accounting import Ledger
     from accounting.statement import state
-    from dpfedvis.runs.lifetime import is_lifetime, read
+    from dpfedvis.site.ledger import SiteLedger, is_lifetime
 
     with Ledger.read(file) as ledger:
         if not is_lifetime(file):
             return state(ledger)
-    with read(file) as lifetime:
-        return lifetime.statement()
+    with SiteLedger.read(file) as own:
+        return own.statement()

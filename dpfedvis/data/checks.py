@@ -1,5 +1,6 @@
 """Checks of one client's arrays, and filling of missing values. No function here sees two clients."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -116,16 +117,21 @@ def clean(
     return read_only(out), filled
 
 
-def refuse_bad(bad: NDArray[np.bool_], what: str, kind: str, error: type[NotFinite]) -> None:
-    """Raise `error`, with count and column, if any entry of `bad` (shape (n, m)) is true."""
+def refuse_bad(bad: NDArray[np.bool_], what: str, kind: str, error: type[NotFinite], names: Sequence[str] = ()) -> None:
+    """Raise `error`, with count and column, if any entry of `bad` (shape (n, m)) is true; `names` are of columns."""
     if not bad.any():
         return
     columns = np.flatnonzero(bad.any(axis=0))
     count = int(bad.sum())
     plural = "value" if count == 1 else "values"
-    where = f"in column {columns[0]}" if len(columns) == 1 else f"in {len(columns)} columns, first {columns[0]}"
+    first = repr(names[columns[0]]) if len(names) == bad.shape[1] else str(columns[0])
+    where = f"in column {first}" if len(columns) == 1 else f"in {len(columns)} columns, first {first}"
     noun = f"{kind} {plural}" if " " not in kind else f"{plural} {kind}"
-    ways = "; choose missing='client-mean' or 'public-value' to fill them" if error is MissingValues else ""
+    ways = (
+        "; choose missing='public-value' to fill them, or missing='client-mean' where there is no budget"
+        if error is MissingValues
+        else ""
+    )
     raise error(f"{what} has {count} {noun} {where}{ways}")
 
 

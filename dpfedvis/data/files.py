@@ -23,12 +23,13 @@ MISSING_TOKENS = frozenset({"", "na", "nan", "?"})
 
 @dataclass(frozen=True, eq=False)
 class RawTable:
-    """Content of a file: X of shape (n, ...) and, of shape (n,), raw labels and groups."""
+    """Content of a file: X of shape (n, ...) and, of shape (n,), raw labels and groups; names of the m features."""
 
     X: NDArray[Any]
     labels: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
     class_names: tuple[str, ...] | None = None
+    features: tuple[str, ...] = ()
 
 
 def read(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
@@ -71,7 +72,8 @@ def read_csv(path: Path, label_column: str | None = None, client_column: str | N
     named: dict[str | None, NDArray[Any]] = {
         header[i]: np.array(text, dtype=np.str_) for i, text in zip(others, texts, strict=True)
     }
-    return RawTable(X, named.get(label_column), named.get(client_column))
+    titles = tuple(header[i] for i in features)
+    return RawTable(X, named.get(label_column), named.get(client_column), features=titles)
 
 
 def _check_header(path: Path, header: list[str]) -> None:
@@ -198,4 +200,5 @@ def read_parquet(path: Path, label_column: str | None = None, client_column: str
             raise InvalidData(f"column {names[i]!r} of {path.name} has {table.column(i).null_count} nulls")
         texts[names[i]] = np.array([str(value) for value in table.column(i).to_pylist()], dtype=np.str_)
     X = np.column_stack([columns[i] for i in features])
-    return RawTable(X, texts.get(label_column), texts.get(client_column))
+    titles = tuple(names[i] for i in features)
+    return RawTable(X, texts.get(label_column), texts.get(client_column), features=titles)

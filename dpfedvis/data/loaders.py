@@ -156,9 +156,9 @@ def _dataset(
         y = None if y is None else y[:records]
         groups = None if groups is None else groups[:records]
     X = _scaled(raw, 1.0 if entry is None else entry.scale)
-    refuse_bad(np.isinf(X), name, "infinite", NotFinite)
+    refuse_bad(np.isinf(X), name, "infinite", NotFinite, table.features)
     if missing == "refuse":
-        refuse_bad(np.isnan(X), name, "NaN", MissingValues)
+        refuse_bad(np.isnan(X), name, "NaN", MissingValues, table.features)
     return Dataset(
         name=name,
         X=read_only(X),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.errors import InvalidParameter
 from dpfedvis.data.errors import LabelsNeeded, PartitionError, TooManyClients
 
 Rows = NDArray[np.int64]
@@ -235,6 +236,31 @@ def _members(y: Labels) -> list[Rows]:
 
 def _join(parts: list[Rows]) -> Rows:
     return np.sort(np.concatenate(parts))
+
+
+def refuse_partition(spec: str, *, noise: str, hides_records: bool) -> None:
+    """Raise, by the partition's name alone, where a deal would tell of the records. To be asked before labels are read.
+
+    Parameters
+    ----------
+    spec : str
+    noise : str
+        Source of noise; a simulation, with seeded noise, may be dealt in any way.
+    hides_records : bool
+        Whether the numbers of records are private.
+    """
+    how = partition(spec)
+    if noise == "seeded":
+        return
+    if how.deal is not None:
+        raise InvalidParameter("partition", spec, "iid or groups with real noise: a deal by label tells of labels")
+    if hides_records and not how.by_group:
+        raise InvalidParameter(
+            "partition",
+            spec,
+            "groups, or clients that are given, with real noise where numbers of records are private: who gets a "
+            "record must not depend on how many there are",
+        )
 
 
 def deal_groups(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -13,22 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from accounting import Budget, Ledger, UnprotectedReleaseError, checks
+from accounting import Budget, Ledger, UnprotectedReleaseError
 from accounting.errors import InvalidParameter
 from accounting.statement import Statement, state
+from accounting.wording import STAND_IN
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.estimators.known_tables import CLUSTERS, FEDDL, OF_ESTIMATOR, PRIVATE_MAP
 from dpfedvis.estimators.settings import LANDMARKS, EstimatorSettings, draws
-from dpfedvis.federation import Client, ClientPlan, Outbox, Streams, Upload, Witness
-from dpfedvis.federation.checkpoint import claim, digest
-from dpfedvis.federation.feddl import Callback, FedDL, FedDLResult
-from dpfedvis.federation.noise_plan import Extra
-from dpfedvis.federation.preparation import refuse_unprotected
-from dpfedvis.mechanisms import mechanism
-from dpfedvis.mechanisms.rows import Rows, row_grid
+from dpfedvis.estimators.simulation import simulated, started
+from dpfedvis.links import InProcess, Processes
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.layouts import Progress
+from dpfedvis.protocol.contract import Contract, Member
+from dpfedvis.protocol.uploads import Witness
+from dpfedvis.server import Program, ProgramSettings, Published
+from dpfedvis.server.checkpoint import claim, digest
+from dpfedvis.server.feddl import Callback, FedDLResult
+from dpfedvis.server.preparation import refuse_unprotected
+from dpfedvis.server.program import RowKind
+from dpfedvis.server.session import Mirror, Session
+from dpfedvis.site import SiteLedger
 
 _WAYS_OUT = (
     "Ways out: release='noisy', which adds calibrated noise to every row; mechanism='input', which perturbs the "
@@ -65,6 +70,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     _watched: Mapping[str, Any] = MappingProxyType({})
     _checkpoint: Path | None = None
     _progress: Progress | None = None
+    _site_ledger: SiteLedger | None = None
+    _run: str | None = None
+    _processes: Path | None = None
     _remarks: tuple[str, ...] = ()
 
     def watch(
@@ -75,6 +83,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         ledger: Ledger | None = None,
         checkpoint: str | Path | None = None,
         progress: Progress | None = None,
+        site_ledger: SiteLedger | None = None,
+        run: str | None = None,
+        processes: str | Path | None = None,
     ) -> Self:
         """Let others look on when this estimator fits; a clone of it has nobody who does.
 
@@ -85,21 +96,26 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         callbacks : sequence of callables
             Called with (Round, Y) after each round.
         ledger : Ledger, optional
-            Where to account, such as a file; by default one in memory, or in the folder of the checkpoint.
+            Where the server mirrors the sites' ledgers, such as a file; by default one in memory, or in the folder of
+            the checkpoint.
         checkpoint : path-like, optional
             Folder to keep what a fit needs to go on after an interruption, with the same settings and data: nothing is
             drawn or spent twice, whatever the source of noise. It holds uploads that are not released yet and records
             perturbed at home, so it belongs to the clients. Delete it when the fit is done.
         progress : callable, optional
             Called with (stage, done, total) in the stages after the rounds.
+        site_ledger : SiteLedger, optional
+            One ledger for all sites: that of the records, which outlives the fit. By default each site has its own, in
+            memory or in the folder of the checkpoint.
+        run : str, optional
+            Name of the run in that ledger; by default a new one.
+        processes : path-like, optional
+            Make each site a process of its own, with its files in this folder. Places of records then stay there.
         """
         self._checkpoint, self._progress = None if checkpoint is None else Path(checkpoint), progress
-        self._watched = {
-            "witness": witness,
-            "callbacks": tuple(callbacks),
-            "ledger": ledger,
-            "checkpoint": self._checkpoint and self._checkpoint / "landmarks",
-        }
+        self._site_ledger, self._run = site_ledger, run
+        self._processes = None if processes is None else Path(processes)
+        self._watched = {"witness": witness, "callbacks": tuple(callbacks), "ledger": ledger}
         return self
 
     def settings(self) -> EstimatorSettings:
@@ -194,40 +210,63 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
                 "recipe": recipe,
                 FEDDL: dict(sorted(settings.feddl.items())),
             }
-            claim(self._checkpoint, digest(type(self).__name__, facts, fed.n_clients, fed.n_features))
+            mark = digest(type(self).__name__, facts, fed.n_clients, fed.n_features)
+            self._run = claim(self._checkpoint, mark, self._run)
 
     def _tick(self, stage: str, done: int, total: int) -> None:
         """Tell that so many parts of a stage are done; 0 when it begins."""
         if self._progress is not None:
             self._progress(stage, done, total)
 
-    def _learn(self, fed: FederatedData, rows: Rows) -> FedDLResult:
-        """Run FedDL with room in the budget for the rows, if they are to be noisy."""
-        self._check_release()
+    def _program(self, fed: FederatedData, rows: RowKind = "distance", **further: Any) -> Program:
+        """Return the server's program of these settings."""
         settings = self.settings_
-        learner = FedDL(
-            landmarks=settings.landmarks or LANDMARKS,
-            mechanism=self._mechanism,
-            budget=settings.budget,
-            rounds=settings.rounds,
-            tau_x=settings.tau_x,
-            seed=settings.seed,
-            noise=settings.chosen_noise(fed),
-            reserve=self._reserve(rows, fed),
-            **settings.feddl,
+        assert settings.release is not None
+        landmarks = settings.landmarks
+        return Program(
+            ProgramSettings(
+                mechanism=self._mechanism,
+                budget=settings.budget,
+                release=settings.release,
+                landmarks=landmarks if settings.release == "none" else landmarks or LANDMARKS,
+                rounds=settings.rounds,
+                noise=settings.chosen_noise(fed),
+                seed=settings.seed,
+                tau_x=settings.tau_x,
+                feddl=settings.feddl,
+                rows=rows,
+                release_share=settings.release_share,
+                **further,
+            )
         )
-        self._claim(fed)
-        result = learner.run(fed, **self._watched)
-        self._keep(fed, result)
-        return result
 
-    def _reserve(self, rows: Rows, fed: FederatedData) -> dict[str, Extra]:
-        """Return the release of noisy rows, which shares the budget. A record changes the values of its own row."""
-        settings = self.settings_
-        if settings.release != "noisy":
-            return {}
-        width = max(settings.landmarks or LANDMARKS, fed.n_features)
-        return {rows.what: Extra(settings.release_share, "release", width)}
+    def _carry_out(self, fed: FederatedData, program: Program) -> tuple[Published, InProcess | Processes]:
+        """Run a program on sites made of these data; keep what it published."""
+        self._claim(fed)
+        checkpoint = self._checkpoint
+        link = self._link(fed, program.settings.noise)
+        try:
+            published = link.run(
+                program, **self._watched, run=self._run, checkpoint=checkpoint, progress=self._progress
+            )
+        finally:
+            link.close()
+        self._keep(fed, published.feddl)
+        self._remarks, self.landmarks_ = published.remarks, published.landmarks
+        return published, link
+
+    def _link(self, fed: FederatedData, noise: str) -> InProcess | Processes:
+        """Return the link to sites made of these data."""
+        budget = self.settings_.budget
+        if self._processes is not None:
+            return started(fed, budget=budget, noise=noise, folder=self._processes)
+        folder = None if self._checkpoint is None else self._checkpoint / "sites"
+        return simulated(fed, budget=budget, noise=noise, ledger=self._site_ledger, folder=folder, jobs=self._site_jobs)
+
+    @property
+    def _site_jobs(self) -> int:
+        """Sites that work at the same time; with one, BLAS has all cores."""
+        return 1
 
     def _keep(self, fed: FederatedData, result: FedDLResult) -> None:
         self.feddl_, self.landmarks_, self.ledger_ = result, result.landmarks, result.ledger
@@ -259,75 +298,38 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
                 client="every client",
                 hint=_WAYS_OUT,
             )
+        if budget is not None and budget.unit != "record":
+            raise InvalidParameter("unit of the budget", budget.unit, "record where each record has a row")
         if release != "noisy":
             return
         if budget is None or not whole:
             raise InvalidParameter("budget", budget, "given, with scope 'end-to-end', for release='noisy'")
         if budget.adjacency != "replace-one":
             raise InvalidParameter("adjacency", budget.adjacency, "replace-one for one row a record")
-        if budget.unit != "record":
-            raise InvalidParameter("unit of the budget", budget.unit, "record for one row a record")
         if tau_x is None:
             raise InvalidParameter(
                 "tau_x", None, "given, as a public bound on the norm of records, for release='noisy'"
             )
 
-    @property
-    def _outbox(self) -> Outbox | None:
-        """Where the clients of the run keep their rows."""
-        return None if self._checkpoint is None else Outbox(self._checkpoint / "outbox")
-
-    def _release(self, rows: Rows, clients: Sequence[Client], outbox: Outbox | None = None) -> list[Array]:
-        """Release every client's rows: those in the outbox, or new ones."""
-
-        def make() -> list[Upload]:
-            uploads: list[Upload] = []
-            self._tick("rows", 0, len(clients))
-            for client in clients:
-                uploads.append(self._row_upload(rows, client))
-                self._tick("rows", len(uploads), len(clients))
-            return uploads
-
-        uploads = make() if outbox is None else outbox.get_or_create(rows.what, 0, make)
-        return [self.feddl_.door.release([upload], upload.values.shape)[0] for upload in uploads]
-
-    def _row_upload(self, rows: Rows, client: Client) -> Upload:
-        event, tau_x = None, self.settings_.tau_x
-        if (delta := self._row_sensitivity(rows)) is not None and (plan := self.feddl_.plan) is not None:
-            event = plan.event(
-                rows.what,
-                client.plan.name,
-                sensitivity=delta,
-                grid=rows.cell(row_grid(checks.positive("tau_x", tau_x or 0.0), self.landmarks_)),
-                values=rows.width(self.landmarks_),
-            )
-        # Exact rows are those of the records as they are.
-        return client.rows(rows, self.landmarks_, event, None if event is None else tau_x)
-
-    def _row_sensitivity(self, rows: Rows) -> float | None:
-        """How far one record moves its row, with the rounding of each of its values; None if rows carry no noise."""
-        tau_x, Y = self.settings_.tau_x, self.landmarks_
-        if self.settings_.release != "noisy" or tau_x is None:
-            return None
-        exact = rows.sensitivity(tau_x, len(Y), self.feddl_.public.adjacency)
-        return exact + rows.cell(row_grid(tau_x, Y)) * math.sqrt(rows.width(Y))
-
-    def _row_noise(self, rows: Rows) -> float:
-        """Standard deviation of the noise that the rows will carry."""
-        delta, plan = self._row_sensitivity(rows), self.feddl_.plan
-        return 0.0 if delta is None or plan is None else plan.multipliers[rows.what].sigma * delta
-
-    def _newcomer(self, X: Array, name: str) -> Client:
-        """Return a client that joins after the landmarks are learned: it releases rows and nothing else."""
+    def _newcomer(self, X: Array, name: str, program: Program) -> Array:
+        """Return the rows of a client that joins after the landmarks are learned: it releases them and nothing else."""
         result = self.feddl_
         if name in result.ledger.clients:
             raise InvalidParameter("name", name, "new: a client of this name has released before")
-        plan = ClientPlan(len(result.ledger.clients), name, float(len(X)), 0.0, 1)
         if self._mechanism.protection == "home":
             raise ReleaseUnavailable("a client cannot join after input perturbation: its records were not perturbed")
-        streams = Streams(self.settings_.seed)
-        noise = result.plan.noise if result.plan is not None else "seeded"
-        return Client(X, plan, mechanism("none"), result.public, streams, noise)
+        fed = FederatedData([X], names=[name])
+        link = simulated(fed, budget=self.settings_.budget, noise=program.settings.noise)
+        # The same plan, for it alone, and random streams of its own.
+        member = Member(name, float(len(X)), 1.0, link.members[0].identity.public)
+        contract = replace(
+            result.contract,
+            run=f"{result.contract.run} {name}",
+            members=(member,),
+            seed=result.contract.seed + len(result.ledger.clients),
+            derived="",
+        )
+        return _joined(link, contract, result, program)
 
     @property
     def statement_(self) -> Statement:
@@ -343,12 +345,20 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             "mechanism": self._mechanism.name,
             "release": self.settings_.release,
             "clients": len(self._clients),
-            **({} if self._public_records is None else {"records": self._public_records}),
+            "ledger": "the server's mirror of the sites' ledgers",
+            **self._public_size(),
             "landmarks": len(self.landmarks_),
             "rounds": len(result.trace),
             "bandwidth": list(result.public.kernel.gammas),
             "sampling_rate": result.public.sampling_rate,
         }
+
+    def _public_size(self) -> dict[str, Any]:
+        """The number of records where it is public, or what stands in for it; and the public range of the features."""
+        budget, bounds = self.settings_.budget, self.settings_.feddl.get("bounds")
+        hidden = budget is not None and budget.hides_records
+        size = {} if self._public_records is None else {STAND_IN if hidden else "records": self._public_records}
+        return size | ({} if bounds is None else {"bounds": list(bounds)})
 
     def _by_client(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
         return {name: values[part] for name, part in zip(self._clients, self._slices, strict=True)}
@@ -376,3 +386,11 @@ def _spread(budget: Any) -> dict[str, Any]:
     if not isinstance(budget, Budget):
         raise InvalidParameter("budget", budget, "a Budget, such as Budget(2, 1e-5)")
     return budget.to_dict()
+
+
+def _joined(link: InProcess, contract: Contract, result: FedDLResult, program: Program) -> Array:
+    """Ask the last member of a contract, the only one of a link, for its rows."""
+    session = Session(link, contract, Mirror(result.ledger))
+    session.open()
+    noise = program.row_noise(result)
+    return session.rows(program.rows_of(result, noise), result.landmarks)[0]

@@ -15,13 +15,13 @@ from dpfedvis.data import FederatedData
 from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.estimators.known_tables import CLUSTERS
 from dpfedvis.estimators.settings import DEFAULTS, ReleaseMode
-from dpfedvis.federation.feddl import NoiseName
 from dpfedvis.mechanisms import Mechanism
-from dpfedvis.mechanisms.rows import GramRows, KernelRows, Rows
+from dpfedvis.mechanisms.rows import GramRows
 from dpfedvis.numerics.distances import GramDistances, KernelFactor, kernel_factor
 from dpfedvis.numerics.kernels import Array, Kernel, kernel_matrix
 from dpfedvis.numerics.neighbors import Method, Neighbors, TooManyNeighbors, nearest
 from dpfedvis.numerics.spectral import Affinity, SpectralSettings, k_means, neighbor_embedding, spectral_embedding
+from dpfedvis.server.feddl import NoiseName
 
 
 class FedSpectralClustering(FederatedEstimator):
@@ -127,32 +127,33 @@ class FedSpectralClustering(FederatedEstimator):
             raise TooManyNeighbors(f"n_neighbors is {spectral.neighbours}, of {fed.n_records} records in all")
         # Coordinates carry far less noise than kernel rows at the same ε, and the kernel follows from them.
         gram = by_neighbors or settings.release == "noisy"
-        self._learn(fed, GramRows() if gram else KernelRows(Kernel.gaussian(1.0)))
-        self.spectral_ = self._embed_neighbors(spectral) if by_neighbors else self._embed_kernel(spectral)
+        self._check_release()
+        program = self._program(fed, "gram" if gram else "kernel", row_gamma=spectral.affinity_gamma)
+        published, _ = self._carry_out(fed, program)
+        rows = np.concatenate(published.rows)
+        if by_neighbors:
+            self.spectral_ = self._embed_neighbors(spectral, rows)
+        else:
+            self.spectral_ = self._embed_kernel(spectral, rows, GramRows(published.row_noise))
         self.labels_ = k_means(self.spectral_, spectral.clusters, spectral.starts, settings.seed)
         return self
 
-    def _embed_neighbors(self, spectral: SpectralSettings) -> Array:
-        coordinates = self._rows_of_all(GramRows(self._row_noise(GramRows())))
+    def _embed_neighbors(self, spectral: SpectralSettings, coordinates: Array) -> Array:
         estimate = GramDistances(coordinates.astype(np.float32))
         search, seed = self.settings_.search, self.settings_.seed
         self.neighbors_: Neighbors = nearest(estimate, spectral.neighbours - 1, method=search, seed=seed)
         return neighbor_embedding(self.neighbors_, spectral.clusters, seed)
 
-    def _embed_kernel(self, spectral: SpectralSettings) -> Array:
+    def _embed_kernel(self, spectral: SpectralSettings, rows: Array, frame: GramRows) -> Array:
         gamma = spectral.affinity_gamma
         kernel = self.feddl_.public.kernel if gamma is None else Kernel.gaussian(gamma)
         Y = self.landmarks_.astype(np.float64)
         if self.settings_.release == "noisy":
-            rows = GramRows(self._row_noise(GramRows()))
-            C, W = (kernel_matrix(each, rows.of(Y, Y), kernel) for each in (self._rows_of_all(rows), rows.of(Y, Y)))
+            C, W = (kernel_matrix(each, frame.of(Y, Y), kernel) for each in (rows, frame.of(Y, Y)))
         else:
-            C, W = self._rows_of_all(KernelRows(kernel)), kernel_matrix(Y, Y, kernel)
+            C, W = rows, kernel_matrix(Y, Y, kernel)
         self.factor_: KernelFactor = kernel_factor(C, W, rank=self.settings_.rank, ridge=self.settings_.ridge)
         return spectral_embedding(self.factor_.left, spectral.clusters)
-
-    def _rows_of_all(self, rows: Rows) -> Array:
-        return np.concatenate(self._release(rows, self.feddl_.clients, self._outbox))
 
     def fit_predict(self, fed: FederatedData, y: None = None) -> NDArray[np.int64]:
         """Fit, and return the labels of all records in the order of the clients."""

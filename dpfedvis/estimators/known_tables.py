@@ -7,16 +7,18 @@ from typing import Any
 
 from accounting.errors import InvalidParameter
 from dpfedvis.estimators.tables import Setting, UnknownSetting, settings_of
-from dpfedvis.federation.feddl import FedDL
-from dpfedvis.federation.private_map import Recipe
 from dpfedvis.mechanisms import MECHANISMS
 from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.numerics.spectral import SpectralSettings
+from dpfedvis.server.feddl import FedDL
+from dpfedvis.server.recipe import Recipe
 
 CLUSTERS, PRIVATE_MAP, FEDDL, CHOSEN = "clusters", "private_map", "feddl", "mechanism"
 # Fields of a mechanism that the run sets, and of FedDL that the estimator sets.
 SHARED = ("trust", "tau_x")
-OF_ESTIMATOR = ("landmarks", "mechanism", "budget", "rounds", "tau_x", "seed", "reserve", "plan", "grid", "noise")
+OF_ESTIMATOR = (
+    "landmarks", "mechanism", "budget", "rounds", "tau_x", "seed", "noisy_rows", "exact_rows", "grid", "noise",
+)  # fmt: skip
 
 
 def known_tables() -> dict[str, dict[str, Setting]]:

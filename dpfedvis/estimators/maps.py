@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 import numpy as np
@@ -15,13 +14,10 @@ from accounting.errors import InvalidParameter
 from accounting.events import Trust
 from dpfedvis.data import FederatedData
 from dpfedvis.estimators.base import FederatedEstimator, as_new_records
+from dpfedvis.estimators.refusals import refuse_classes
 from dpfedvis.estimators.settings import DEFAULTS, DistanceName, EstimatorSettings, ReleaseMode
-from dpfedvis.federation.checkpoint import SnapshotMismatch, read_or_make
-from dpfedvis.federation.client import within
-from dpfedvis.federation.feddl import NoiseName
-from dpfedvis.federation.private_map import Placement, PublishedMap, placement
+from dpfedvis.links import InProcess
 from dpfedvis.mechanisms import Mechanism
-from dpfedvis.mechanisms.rows import DistanceRows, GramRows, Rows
 from dpfedvis.numerics.distances import (
     DistanceEstimate,
     GramDistances,
@@ -32,6 +28,10 @@ from dpfedvis.numerics.distances import (
 from dpfedvis.numerics.kernels import Array, squared_distances
 from dpfedvis.numerics.layouts import LaidOut, Layout, Task
 from dpfedvis.numerics.neighbors import Method
+from dpfedvis.server import Program
+from dpfedvis.server.feddl import NoiseName
+from dpfedvis.site.placement import Placement, placement
+from dpfedvis.site.views import within
 
 # Fewer have no spectral start in two dimensions.
 LEAST_RECORDS = 4
@@ -50,12 +50,11 @@ class FederatedMap(FederatedEstimator):
         if self.settings_.release == "none":
             return self._fit_private(fed)
         _ = self.settings_.recipe  # raises for settings that only a private map has
-        rows = self._rows(0.0)
-        self._learn(fed, rows)
-        self.noise_ = self._row_noise(rows)
+        self._check_release()
+        published, _ = self._carry_out(fed, self._row_program(fed))
+        self.noise_ = published.row_noise
         self._frame = self._make_frame()
-        uploads = self._release(self._rows(self.noise_), self.feddl_.clients, self._outbox)
-        left = np.concatenate([self._represent(upload) for upload in uploads])
+        left = np.concatenate([self._represent(rows) for rows in published.rows])
         self.distances_: DistanceEstimate = (
             GramDistances(left) if self.settings_.distances == "gram" else NystromDistances(left, self._signs)
         )
@@ -103,13 +102,13 @@ class FederatedMap(FederatedEstimator):
         records = as_new_records(X, self.landmarks_.shape[1])
         if self.settings_.release == "none":
             return self.at_home(self.published_map_, within(records))
-        uploads = self._release(self._rows(self.noise_), [self._newcomer(records, name)])
-        return self._laid_out.place(self._represent(uploads[0]))
+        rows = self._newcomer(records, name, self._row_program(FederatedData([records])))
+        return self._laid_out.place(self._represent(rows))
 
-    def _rows(self, noise: float) -> Rows:
+    def _row_program(self, fed: FederatedData) -> Program:
         # The Gram coordinates are projected at home when they are to carry noise; otherwise distances, as in the paper.
         noisy = self.settings_.distances == "gram" and self.settings_.release == "noisy"
-        return GramRows(noise) if noisy else DistanceRows()
+        return self._program(fed, "gram" if noisy else "distance")
 
     def _make_frame(self) -> Any:
         Y = self.landmarks_.astype(np.float64)
@@ -134,58 +133,19 @@ class FederatedMap(FederatedEstimator):
         settings = self.settings_
         if settings.budget is None:
             raise InvalidParameter("budget", None, "given for release='none'")
-        recipe, layout, place = settings.recipe, settings.layout, self.at_home
-        recipe.check(fed)
-        # One absurd value must not stop a client, at any stage: that alone would tell that it is there.
-        fed = fed.transformed(within)
-        learner = recipe.learner(
-            budget=settings.budget,
-            mechanism=self._mechanism,
-            landmarks=settings.landmarks,
-            rounds=settings.rounds,
-            tau_x=settings.tau_x,
-            noise=settings.chosen_noise(fed),
-            seed=settings.seed,
-            further=settings.feddl,
-        )
-        self._claim(fed)
-        learned = learner.run(fed, **self._watched)
-        self._keep(fed, learned.feddl)
-        self._remarks = learner.remarks(learned)
-        self.landmarks_ = learned.subspace.points(learned.feddl.landmarks)
-        anchors = recipe.anchored_points(learned, learner.records_a_client(fed), settings.seed)
-        # Kept, since a density is counted on it.
-        frame = read_or_make(
-            self._checkpoint and self._checkpoint / "published_map.npz",
-            lambda: {
-                "anchors": anchors,
-                "places": recipe.scaled(layout.lay_out_anchors(anchors, settings.seed), learner.records_a_client(fed)),
-                "layout": np.array(repr(layout)),
-            },
-        )
-        if (made := str(frame.pop("layout"))) != repr(layout):
-            raise SnapshotMismatch(f"the map is published already, as {made}; resume without another layout")
-        self.published_map_ = PublishedMap(learned.subspace, **frame, seed=settings.seed)
-        self.embedding_ = np.concatenate(self._placed(place, [client.X for client in fed.clients]))
-        self.density_ = recipe.count(learner, learned, self.published_map_, fed) if recipe.density else None
+        refuse_classes(settings.recipe.classes, fed)
+        program = self._program(fed, recipe=settings.recipe, layout=settings.layout)
+        published, link = self._carry_out(fed, program)
+        assert published.map is not None
+        self.published_map_, self.density_ = published.map, published.density
+        if isinstance(link, InProcess):  # otherwise the places of records are with their sites alone
+            self.embedding_ = np.concatenate([site.placed(published.label) for site in link.members])
         return self
 
-    def _placed(self, place: Placement, records: list[Array]) -> list[Array]:
-        """Let each client place its own records; several at a time, which changes nothing."""
-
-        def at_client(own: Array) -> Array:
-            return place(self.published_map_, own) if len(own) else np.empty((0, 2))
-
-        placed: list[Array] = []
-        self._tick("placement at home", 0, len(records))
-        threads = ThreadPoolExecutor(self._threads(self.settings_))
-        try:
-            for places in threads.map(at_client, records):
-                placed.append(places)
-                self._tick("placement at home", len(placed), len(records))
-        finally:
-            threads.shutdown(cancel_futures=True)
-        return placed
+    @property
+    def _site_jobs(self) -> int:
+        """Placement at home has a site's records in one thread."""
+        return self._threads(self.settings_) if self.settings_.release == "none" else 1
 
     @property
     def at_home(self) -> Placement:

@@ -32,16 +32,16 @@ from dpfedvis.estimators.known_tables import (
     known_tables,
     owner_of,
 )
+from dpfedvis.estimators.refusals import refuse_data
 from dpfedvis.estimators.tables import UnknownSetting, settings_of
-from dpfedvis.federation.client import NOISE_SOURCES
-from dpfedvis.federation.feddl import FedDL, NoiseName
-from dpfedvis.federation.preparation import refuse_data
-from dpfedvis.federation.private_map import Recipe
 from dpfedvis.mechanisms import MECHANISMS, Mechanism, mechanism
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.layouts import LAYOUTS, Layout
 from dpfedvis.numerics.neighbors import Method
 from dpfedvis.numerics.spectral import SpectralSettings
+from dpfedvis.protocol.noise import NOISE_SOURCES
+from dpfedvis.server.feddl import FedDL, NoiseName
+from dpfedvis.server.recipe import Recipe
 
 ReleaseMode = Literal["exact", "noisy", "none"]
 DistanceName = Literal["gram", "nystrom"]
@@ -82,6 +82,12 @@ def _mechanism(name: str, value: Any) -> Any:
 
 def _map(name: str, value: Any) -> str:
     return checks.one_of(name, value, (*LAYOUTS, CLUSTERS))
+
+
+def _noise(name: str, value: Any) -> str:
+    if not (isinstance(value, str) and value in NOISE_SOURCES):
+        raise InvalidParameter(name, value, "seeded (a simulation) or discrete (real noise)")
+    return value
 
 
 class EstimatorSettings(BaseModel):
@@ -138,7 +144,7 @@ class EstimatorSettings(BaseModel):
     )
     noise: NoiseName | None = told(
         None,
-        among(NOISE_SOURCES),
+        _noise,
         "source of noise: seeded (a simulation) or discrete (real; for a file of yours, else seeded)",
         "privacy",
     )
@@ -288,7 +294,7 @@ class EstimatorSettings(BaseModel):
 
     @property
     def feddl(self) -> Mapping[str, Any]:
-        """Further settings of `dpfedvis.federation.feddl.FedDL`."""
+        """Further settings of `dpfedvis.server.feddl.FedDL`."""
         return self.tables.get(FEDDL, {})
 
     @property

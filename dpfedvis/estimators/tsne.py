@@ -10,10 +10,10 @@ from accounting.events import Trust
 from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.estimators.maps import FederatedMap
 from dpfedvis.estimators.settings import DEFAULTS, DistanceName, ReleaseMode
-from dpfedvis.federation.feddl import NoiseName
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.numerics.layouts import TSNELayout
 from dpfedvis.numerics.neighbors import Method
+from dpfedvis.server.feddl import NoiseName
 
 
 class FedTSNE(FederatedMap):
@@ -55,9 +55,9 @@ class FedTSNE(FederatedMap):
     n_jobs : int
         Threads of openTSNE; with ``release="none"``, clients that place their records at the same time.
     feddl : mapping, optional
-        Further settings of `dpfedvis.federation.feddl.FedDL`, such as ``gamma`` and ``bounds``.
+        Further settings of `dpfedvis.server.feddl.FedDL`, such as ``gamma`` and ``bounds``.
     private_map : mapping, optional
-        Settings of the end-to-end private map, ``release="none"``; see `dpfedvis.federation.private_map.Recipe`.
+        Settings of the end-to-end private map, ``release="none"``; see `dpfedvis.server.recipe.Recipe`.
     tsne : mapping, optional
         Further settings of `openTSNE.TSNE`.
 

@@ -10,10 +10,10 @@ from accounting.events import Trust
 from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.estimators.maps import FederatedMap
 from dpfedvis.estimators.settings import DEFAULTS, DistanceName, ReleaseMode
-from dpfedvis.federation.feddl import NoiseName
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.numerics.layouts import UMAPLayout
 from dpfedvis.numerics.neighbors import Method
+from dpfedvis.server.feddl import NoiseName
 
 
 class FedUMAP(FederatedMap):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+
 from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms.base import BaseMechanism, Mechanism, Message, PlainMechanism, PreparedRecords, Update
@@ -31,10 +33,18 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 def mechanism(choice: str | Mechanism) -> Mechanism:
     """Return the mechanism of this short name, with default settings; a mechanism is returned as it is."""
     if isinstance(choice, str):
-        return MECHANISMS[checks.one_of("mechanism", choice, MECHANISMS)]()
+        return find_mechanism(choice)()
     if isinstance(choice, type) or not hasattr(choice, "message"):
         raise InvalidParameter("mechanism", choice, "a mechanism, such as GradientPerturbation(), or its short name")
     return choice
+
+
+def find_mechanism(name: str) -> type[Mechanism]:
+    """Return the class of this short name: of the registry, or installed as an entry point ``dpfedvis.mechanisms``."""
+    if name not in MECHANISMS:
+        for entry in entry_points(group="dpfedvis.mechanisms", name=name):
+            MECHANISMS[name] = entry.load()
+    return MECHANISMS[checks.one_of("mechanism", name, MECHANISMS)]
 
 
 __all__ = [
@@ -57,5 +67,6 @@ __all__ = [
     "Update",
     "VariablePerturbation",
     "VariableUpload",
+    "find_mechanism",
     "mechanism",
 ]

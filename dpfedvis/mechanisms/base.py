@@ -1,7 +1,7 @@
 """The protocol of all mechanisms.
 
 A mechanism defines what a client uploads, how far one record can move that (the sensitivity), and what the server does
-with the average upload. It draws no noise and does no accounting: `dpfedvis.federation.client` does both for all
+with the average upload. It draws no noise and does no accounting: `dpfedvis.site.computation` does both for all
 mechanisms, from the sensitivity.
 
 What is protected is a sum of integers over records (`total`), on a public grid. There are two ways to write one.

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, zoom
 
-from dpfedvis.federation.private_map import Density
-from dpfedvis.federation.private_map.published_map import half_side
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.protocol.density import Density
+from dpfedvis.protocol.published_map import half_side
 from dpfedvis.reporting.drawing import plain, save_png
 
 SMOOTHED = 0.8  # standard deviation of the smoothing, in cells

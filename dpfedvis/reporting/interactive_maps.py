@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfedvis.federation.private_map import Density
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.protocol.density import Density
 from dpfedvis.reporting.density_figures import smoothed
 from dpfedvis.reporting.palette import looks
 from dpfedvis.reporting.run_facts import Cloud

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from accounting import Ledger
 from accounting.spending import Step, privacy_curve, spending
 from dpfedvis.estimators.known_tables import CLUSTERS
-from dpfedvis.federation.private_map import Density, DensityGrid
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.layouts import LAYOUTS
+from dpfedvis.protocol.density import Density, DensityGrid
 from dpfedvis.reporting.certified import Certified, certified
 from dpfedvis.runs.folder import CONFIG
 from dpfedvis.runs.provenance import PROVENANCE
@@ -121,7 +121,7 @@ class RunFacts:
     curve : tuple of (float, float)
         (ε, δ) in scope.
     trace : array of shape (rounds, 3)
-        Round, step, change; see `dpfedvis.federation.round_log.Round`.
+        Round, step, change; see `dpfedvis.server.round_log.Round`.
     cloud : Cloud
         What the server has.
     density : Density, optional

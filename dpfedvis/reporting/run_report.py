@@ -18,9 +18,9 @@ from accounting.rounding import rounded_up
 from dpfedvis.estimators.known_tables import CLUSTERS
 from dpfedvis.estimators.maps import FederatedMap
 from dpfedvis.evaluation.metrics import METRICS
-from dpfedvis.federation.private_map import Density
 from dpfedvis.numerics.files import write_text
 from dpfedvis.numerics.layouts import LAYOUTS
+from dpfedvis.protocol.density import Density
 from dpfedvis.reporting import interactive_maps
 from dpfedvis.reporting.density_figures import draw_density, draw_private_view
 from dpfedvis.reporting.drawing import save_png, svg

@@ -11,8 +11,24 @@ from typing import Any
 from accounting import Ledger, checks
 from accounting.errors import InvalidParameter
 from dpfedvis.data import Dataset
-from dpfedvis.runs.lifetime import LifetimeLedger, RunMark, ledger_path, opened
 from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.traces import Released
+from dpfedvis.site.ledger import SiteLedger, knows, ledger_folder, ledger_path
+
+
+def ledger_of_run(run: str) -> Path | None:
+    """Return the ledger in the state folder that the run of this id was charged to; None if it is not there.
+
+    A run's folder, which may be published, does not tell where the ledgers of its owner are.
+    """
+    return next((path for path in sorted(ledger_folder().glob("*.sqlite")) if knows(path, run)), None)
+
+
+def _deal(config: RunConfig) -> str:
+    """What made the clients, in words."""
+    if config.partition == "groups":
+        return f"groups of column {config.client_column}" if config.client_column else "groups"
+    return f"partition {config.partition} among {config.clients}, seed {config.seed}"
 
 
 @dataclass(frozen=True)
@@ -47,9 +63,9 @@ class Account:
 
     @contextmanager
     def open(
-        self, path: Path, config: RunConfig, dataset: Dataset, facts: Mapping[str, Any], kept: Path
-    ) -> Iterator[tuple[Ledger, LifetimeLedger | None]]:
-        """Open a run's own ledger at `path`, and that of its records if there is one.
+        self, path: Path, config: RunConfig, dataset: Dataset, facts: Mapping[str, Any], released: Released
+    ) -> Iterator[tuple[Ledger, SiteLedger | None]]:
+        """Open the server's mirror at `path`, and the ledger of the records if there is one.
 
         Parameters
         ----------
@@ -59,19 +75,21 @@ class Account:
         dataset : Dataset
         facts : mapping
             Provenance of the run.
-        kept : Path
-            File beside the run that tells it from its copies; see `dpfedvis.runs.lifetime.opened`.
+        released : Released
+            What a resumed run has released before: what must be there is not created.
         """
         if self.ledger is None:
-            with Ledger(path, config.budget) as ledger:
-                yield ledger, None
+            with Ledger(path, config.budget, create=not released.has_ledger) as mirror:
+                yield mirror, None
             return
         source = str(Path(dataset.source).resolve()) if dataset.origin == "file" else dataset.name
-        mark = RunMark(facts["run"], facts["started"], source, dataset.sha256, config.delta)
-        with (
-            opened(self.ledger, mark, config.budget, self.limit, kept) as lifetime,
-            Ledger(path, config.budget, mirror=lifetime.charge) as ledger,
-        ):
-            # What it has from before an interruption must be in that of the records too.
-            lifetime.charge(list(ledger.events()))
-            yield ledger, lifetime
+        limit = None if self.limit is None else (self.limit, config.delta)
+        create = not released.events
+        opened = SiteLedger(
+            self.ledger, limit=limit, source=source, sha256=dataset.sha256, deal=_deal(config), create=create
+        )
+        with opened as own:
+            # Here the owner reads why a run has no room; a site would tell the server no more than that.
+            own.begin(facts["run"], "", config.budget)
+            with Ledger(path, config.budget, create=not released.has_ledger) as mirror:
+                yield mirror, own

@@ -11,7 +11,7 @@ after that, an interruption, or a kill at any moment leaves a run that can go on
 be forgotten, and what `dpfedvis.runs.resume` keeps next to the folder.
 
 A run with real noise on a file of the user's is also written into the ledger of these records, which outlives it
-(`dpfedvis.runs.lifetime`).
+(`dpfedvis.site.ledger`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import shlex
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ from typing import Any
 from accounting.statement import Statement
 from dpfedvis.data import Dataset, FederatedData
 from dpfedvis.estimators.base import FederatedEstimator
-from dpfedvis.federation.feddl import Callback
 from dpfedvis.numerics.files import write_text
 from dpfedvis.numerics.layouts import Progress
 from dpfedvis.runs.account import Account
@@ -49,7 +48,9 @@ from dpfedvis.runs.results import published_arrays, write_results
 from dpfedvis.runs.resume import ResumeFolder, RunInterrupted, same_settings
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.statement_file import write_statement
+from dpfedvis.runs.traces import Released, released_before
 from dpfedvis.runs.upload_writer import LEDGER, Recorder
+from dpfedvis.server.feddl import Callback
 
 __all__ = ["CONFIG", "PROVENANCE", "FolderTaken", "FolderUnusable", "Run", "execute", "provenance"]
 
@@ -144,17 +145,16 @@ def execute(
         defaults.
     ledger : path-like, optional
         Ledger of these records, for all runs with real noise on them. By default, for a file of the user's, one in the
-        state folder; see `dpfedvis.runs.lifetime`.
+        state folder; see `dpfedvis.site.ledger`.
     lifetime_epsilon : float, optional
         ε that all runs on these records may spend together, at the δ of the first run that says it. It stays with the
         ledger, and a run without room in it is refused before anything is released.
 
     Notes
     -----
-    A run may go on with another version of the code, with a warning. What was released before is kept, and everything
-    after passes the door: whatever the new code plans, the ledger charges it on top of what was spent, refuses what
-    does not fit, and lets no client release a quantity of a round a second time. So the guarantee holds; only the
-    result is of two versions.
+    A run may go on with another version of the code, with a warning. What was released before is kept, and each site
+    charges whatever follows on top of what it has spent, refuses what does not fit, and answers no release and round a
+    second time with other bytes. So the guarantee holds; only the result is of two versions.
     """
     folder, views = Path(folder), None if views is None else Path(views)
     account = Account(None if ledger is None else Path(ledger), lifetime_epsilon)
@@ -183,6 +183,7 @@ class _Order:
     facts: dict[str, Any]
     resumed: bool
     order: int | None = None
+    released: Released = field(default_factory=Released)
     warnings: tuple[str, ...] = ()
 
 
@@ -200,12 +201,13 @@ def _resumed(config: RunConfig, resume_folder: ResumeFolder, views: Path | None,
     account = replace(account, ledger=resume_folder.ledger(account.ledger))
     order = _ordered(config, resume_folder.views(views), account, resume_folder.order())
     resume_folder.same_data(identity(order.dataset))
+    facts.setdefault("run", order.facts["run"])
+    released = released_before(resume_folder, order.account.ledger, facts["run"])
     others = changes(facts, order.facts)
     warning = f"{resume_folder.run} went on with other code than it began with: {', '.join(others)}"
     now = {key: order.facts[key] for key in ("started", "commit", "packages")}
-    facts.setdefault("run", order.facts["run"])
     facts["resumed"] = [*facts.get("resumed", ()), now]
-    return replace(order, facts=facts, resumed=True, warnings=(warning,) if others else ())
+    return replace(order, facts=facts, resumed=True, released=released, warnings=(warning,) if others else ())
 
 
 def _ordered(config: RunConfig, views: Path | None, account: Account, secret: int | None) -> _Order:
@@ -247,7 +249,7 @@ def _carry_out(
         finished = datetime.now(UTC).isoformat(timespec="seconds")
         write_provenance(folder, {**order.facts, "finished": finished})
     except BaseException as error:
-        left = order.resumed or spent(folder / LEDGER)
+        left = order.resumed or spent(folder / LEDGER) or resume_folder.released
         if not left:
             resume_folder.remove()
             clear(folder, existed)
@@ -268,8 +270,8 @@ def _fit(
     order: _Order, resume_folder: ResumeFolder, callbacks: Sequence[Callback], progress: Progress | None
 ) -> Statement:
     folder, config, estimator = resume_folder.run, order.config, order.estimator
-    opened = order.account.open(folder / LEDGER, config, order.dataset, order.facts, resume_folder.generation)
-    with opened as (ledger, lifetime):
+    account, released = order.account, order.released
+    with account.open(folder / LEDGER, config, order.dataset, order.facts, released) as (ledger, own):
         recorder = Recorder(folder, rounds=config.recorded_rounds, resume=ledger if order.resumed else None)
         estimator.watch(
             witness=recorder,
@@ -277,6 +279,8 @@ def _fit(
             ledger=ledger,
             checkpoint=resume_folder.checkpoint,
             progress=progress,
+            site_ledger=own,
+            run=order.facts["run"],
         )
         try:
             estimator.fit(order.fed)
@@ -284,8 +288,8 @@ def _fit(
             recorder.close()
         write_results(folder, estimator, order.fed, order.dataset, config)
         statement = estimator.statement_
-        if lifetime is not None:
-            statement = replace(statement, all_runs=lifetime.all_runs(statement.delta))
+        if own is not None:
+            statement = replace(statement, all_runs=own.all_runs(statement.delta))
         write_statement(folder, statement)
         facts = {
             "release": config.release,
@@ -293,5 +297,4 @@ def _fit(
             "image_shape": order.dataset.image_shape,
         }
         recorder.finish(estimator.feddl_, config.made_mechanism(), facts, published_arrays(estimator))
-        ledger.fold()
         return statement

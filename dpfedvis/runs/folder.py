@@ -69,10 +69,10 @@ def write_texts(folder: Path, texts: Mapping[str, str]) -> list[Path]:
 
 
 def spent(path: Path) -> bool:
-    """Whether there is a ledger with at least one entry."""
+    """Whether there is a ledger with at least one entry; a write that was cut off is undone."""
     if not path.exists():
         return False
-    with Ledger.read(path) as ledger:
+    with Ledger(path, create=False) as ledger:
         return len(ledger) > 0
 
 

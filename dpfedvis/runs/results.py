@@ -22,9 +22,10 @@ from dpfedvis.data import Dataset, FederatedData
 from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.estimators.clusters import FedSpectralClustering
 from dpfedvis.evaluation.scores import scores_of
-from dpfedvis.federation.private_map import Density, PublishedMap
 from dpfedvis.numerics.files import write_arrays, write_text
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.protocol.density import Density
+from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_writer import EMBEDDING
 

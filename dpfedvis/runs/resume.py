@@ -63,9 +63,9 @@ class ResumeFolder:
         return self.path / "checkpoint"
 
     @property
-    def generation(self) -> Path:
-        """Path of the token that tells the run from its copies."""
-        return self.path / "generation.json"
+    def released(self) -> bool:
+        """Whether a site may have charged a release that the server does not have yet: its outbox is written first."""
+        return any(self.checkpoint.glob("sites/*/outbox/*/*.npz"))
 
     @contextmanager
     def held(self) -> Iterator[None]:

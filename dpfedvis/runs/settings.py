@@ -168,8 +168,11 @@ class RunConfig(EstimatorSettings):
             Seed of the order of clients where the unit is a client; secret with real noise. By default that of the run.
         """
         from dpfedvis.data import FederatedData
+        from dpfedvis.data.partitions import refuse_partition
 
         dataset = self.dataset() if dataset is None else dataset
+        hidden = self.budget is not None and self.budget.hides_records
+        refuse_partition(self.partition, noise=self.noise_for(dataset), hides_records=hidden)
         fed = FederatedData.from_dataset(dataset, clients=self.clients, partition=self.partition, seed=self.seed)
         if self.epsilon is None or self.unit == "record":
             return fed

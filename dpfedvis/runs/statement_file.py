@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 from accounting import Ledger
 from accounting.statement import AllRuns, Statement, state
 from dpfedvis.numerics.files import write_text
+from dpfedvis.runs.account import ledger_of_run
+from dpfedvis.runs.folder import CONFIG
+from dpfedvis.runs.provenance import read_provenance
 from dpfedvis.runs.upload_writer import LEDGER, RecordingError
+from dpfedvis.site.ledger import SiteLedger
 
 WORDS, NUMBERS = "statement.md", "statement.json"
 
@@ -20,9 +25,24 @@ def write_statement(folder: Path, statement: Statement) -> None:
     write_text(folder / NUMBERS, statement.to_json() + "\n")
 
 
+def current_statement(folder: Path) -> Statement:
+    """Return the statement of a finished run with all runs on its records as their ledger has them now.
+
+    Where that is not in the state folder, all runs are those that were known when the run ended.
+    """
+    found = statement_of(folder)
+    run = None if found.all_runs is None else read_provenance(folder).get("run")
+    path = None if run is None else ledger_of_run(run)
+    if path is None:
+        return found
+    with SiteLedger.read(path) as own:
+        return replace(found, all_runs=replace(own.all_runs(found.delta), current=True))
+
+
 def statement_of(folder: Path) -> Statement:
     """Recompute the statement of a finished run: numbers from its ledger, the rest from the old statement."""
     path = folder / NUMBERS
+    _refuse_unfinished(folder)
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
         delta, facts, remarks = before["delta"], before["facts"], before["remarks"]
@@ -36,3 +56,12 @@ def statement_of(folder: Path) -> Statement:
     with Ledger.read(folder / LEDGER) as ledger:
         found = state(ledger, delta=delta, facts=facts, remarks=remarks, simulation=simulation, one_machine=one_machine)
     return replace(found, all_runs=all_runs)
+
+
+def _refuse_unfinished(folder: Path) -> None:
+    if folder.is_file():
+        raise RecordingError(f"{folder} is a file; give the folder of a run, or a ledger by --ledger")
+    if not (folder / NUMBERS).exists():
+        again = f"dpfedvis run --out {shlex.quote(str(folder))} --resume"
+        left = f"is not finished; resume it: {again}" if (folder / CONFIG).exists() else "holds no run"
+        raise RecordingError(f"{folder} {left}")

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from accounting import Event, Ledger
 from accounting.errors import AccountingError
 from accounting.events import from_dict
-from dpfedvis.federation.door import Values, in_units
 from dpfedvis.mechanisms import Mechanism, mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.protocol.uploads import Values, in_units
 from dpfedvis.runs.upload_writer import (
     EMBEDDING,
     INDEX,

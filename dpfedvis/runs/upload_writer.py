@@ -23,12 +23,12 @@ import numpy as np
 from accounting import Event, Ledger
 from accounting.events import from_dict, from_json
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.federation.door import Values
-from dpfedvis.federation.feddl import FedDLResult
-from dpfedvis.federation.round_log import Round
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.numerics.files import write_arrays, write_text
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.protocol.uploads import Values
+from dpfedvis.server.feddl import FedDLResult
+from dpfedvis.server.round_log import Round
 
 UPLOADS, INDEX, VALUES = "uploads", "index.jsonl", "values.bin"
 PUBLIC, LANDMARKS, EMBEDDING, LEDGER = "public.json", "landmarks.npz", "embedding.npz", "ledger.sqlite"
@@ -121,7 +121,7 @@ class Recorder:
         hidden = result.plan is not None and result.plan.multipliers.budget.unit == "client"
         clients = [
             {"name": plan.name, "denominator": None if hidden else plan.denominator, "weight": plan.weight}
-            for plan in (each.plan for each in result.clients)
+            for plan in result.plans
         ]
         public = {
             "parameters": parameters,

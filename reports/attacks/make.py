@@ -31,11 +31,11 @@ from attacks.shared.registry import KINDS, NothingToAttack, Truth, kind
 from dpfedvis import FederatedData
 from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import load
-from dpfedvis.federation import Streams
-from dpfedvis.federation.feddl import FedDL
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.mechanisms import PublishedFedDL
 from dpfedvis.mechanisms.rows import DistanceRows
 from dpfedvis.numerics.files import write_text
+from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.reporting.drawing import save_png
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig

@@ -27,8 +27,6 @@ from accounting import Budget
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.data import load
 from dpfedvis.evaluation import cross_client_accuracy
-from dpfedvis.federation.private_map import Anchored, ByTransform, ByWeights, Diffused, Placement, PublishedMap
-from dpfedvis.federation.private_map.recipe import Recipe
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -42,6 +40,9 @@ from dpfedvis.numerics.distances import GramDistances
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.neighbors import nearest
 from dpfedvis.numerics.optimisers import Optimiser
+from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.server.recipe import Recipe
+from dpfedvis.site.placement import Anchored, ByTransform, ByWeights, Diffused, Placement
 
 HERE = Path(__file__).parent
 RECORDS, CLIENTS, JUDGED = 40_000, 10, 3

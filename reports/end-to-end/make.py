@@ -26,7 +26,6 @@ from accounting.rounding import rounded_down, rounded_up
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.data import load
 from dpfedvis.evaluation import cross_client_accuracy
-from dpfedvis.federation.private_map import ByWeights, Diffused
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -35,6 +34,7 @@ from dpfedvis.mechanisms import (
     Mechanism,
 )
 from dpfedvis.reporting.palette import looks
+from dpfedvis.site.placement import ByWeights, Diffused
 
 HERE = Path(__file__).parent
 DELTA = 1e-5

@@ -16,7 +16,7 @@ import numpy as np
 
 from accounting import Budget
 from dpfedvis.data import FederatedData, load
-from dpfedvis.federation.feddl import FedDL
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,

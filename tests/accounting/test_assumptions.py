@@ -20,6 +20,7 @@ from accounting import (
 from accounting.assumptions import against_a_client, at_two_sites, of_rows
 from accounting.rounding import rounded_up
 from accounting.statement import AllRuns, Statement, state
+from accounting.wording import STAND_IN
 
 MU = gaussian_mu(1, 1e-5)
 
@@ -127,8 +128,10 @@ def test_delta_of_a_unit_that_is_a_client_is_held_against_the_clients():
     assert stated(*pair(unit="client"), delta=0.2, facts={"clients": 10}).warnings
 
 
-def test_without_a_public_number_nothing_is_said_of_delta():
-    assert not stated(*pair(), delta=0.5).warnings
+def test_without_a_public_number_delta_is_held_against_nothing():
+    statement = stated(*pair(), delta=0.5)
+    assert not statement.warnings
+    assert "The number n of records is not known here." in str(statement)
 
 
 # The two facts
@@ -180,8 +183,55 @@ def test_all_runs_are_said_and_warned_of():
         "these records were in 2 runs with real noise",
         "the file has changed between runs; taken to be the same records",
     ]
-    assert json.loads(more.to_json())["all_runs"] == {"epsilon": 1.466, "runs": 2, "changed": True}
-    assert AllRuns.from_dict(AllRuns(math.inf, 3).to_dict()) == AllRuns(math.inf, 3)
+    assert json.loads(more.to_json())["all_runs"] == {"epsilon": 1.466, "runs": 2, "changed": True, "current": False}
+    for each in (AllRuns(math.inf, 3), AllRuns(1.0, 2, current=True)):
+        assert AllRuns.from_dict(each.to_dict()) == each
+
+
+def test_all_runs_are_said_with_their_time():
+    known = AllRuns(1.466, 2)
+    past, now = (str(replace(stated(*pair()), all_runs=replace(known, current=each))) for each in (False, True))
+    assert "When this run ended, the ledger of these records knew of 2 runs" in past
+    assert "The ledger of these records knows of 2 runs" in now
+
+
+def test_runs_without_protection_are_not_said_to_have_real_noise():
+    bare = stated(Unprotected(what="rows", client="a", why="they are records"))
+    one, more = (replace(each, all_runs=AllRuns(math.inf, 2)) for each in (bare, stated(*pair())))
+    for each in (one, more):
+        assert "2 runs: all together ε = ∞" in str(each)
+        assert "with real noise:" not in str(each)
+    assert ["have ε = ∞ from now on" in warning for warning in one.warnings] == [True]
+    assert [warning.split(":")[0] for warning in more.warnings] == ["these records were in 2 runs"]
+
+
+# A simulation
+
+
+def test_every_sentence_about_epsilon_of_a_simulation_has_its_condition():
+    with Ledger(budget=Budget(1.1, 1e-5)) as ledger:
+        ledger.record(*pair("aggregate"))
+        simulated = state(ledger)
+    page = " ".join(str(simulated).split("## ε in scope")[0].split())
+    for sentence in page.split(". ")[1:]:
+        if "ε =" in sentence or "ε is" in sentence or "guesses are right" in sentence:
+            assert sentence.startswith(("Budget:", "With real noise, ")), sentence
+    assert "With real noise, on average at most" in page
+    assert "With real noise, it would spend ε = 1." in page
+    with Ledger(budget=Budget(1.1, 1e-5)) as ledger:
+        ledger.record(*(replace(each, noise="urandom") for each in pair("aggregate")))
+        assert "With real noise" not in str(state(ledger))
+        assert "Spent: ε = 1." in str(state(ledger))
+
+
+# Public facts
+
+
+def test_a_public_range_and_a_stand_in_are_named():
+    page = str(stated(*pair(adjacency="add-remove"), facts={STAND_IN: 450, "bounds": [0.0, 1.0]}))
+    assert "All features share the public range from 0 to 1. Values outside may be clipped" in page
+    assert "for n = 450 records (public stand-in)." in page
+    assert "- records (public stand-in): 450" in page
 
 
 # The mirror of a ledger

@@ -29,7 +29,7 @@ def test_an_event_is_on_disk_before_record_returns(tmp_path: Path) -> None:
             with Ledger.read(path) as other:
                 assert list(other.events()) == events[:number]
                 assert len(other) == number
-        # Level 3 is EXTRA: the log is flushed to disk at each commit, and without one the folder, too.
+        # Level 3 is EXTRA: file and folder are flushed to disk at each commit.
         assert ledger._store._connection.execute("PRAGMA synchronous").fetchone() == (3,)
 
 

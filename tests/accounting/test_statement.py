@@ -22,7 +22,7 @@ from accounting import (
 from accounting.rounding import rounded_down, rounded_up
 from accounting.statement import DEFAULT_DELTA, state
 from dpfedvis import FederatedData
-from dpfedvis.federation.feddl import FedDL
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.mechanisms import HeuristicNoise
 from dpfedvis.mechanisms.published import PublishedFedDL
 

@@ -1,4 +1,4 @@
-"""The file of the ledger beside its writers: readers, logs and journals, folding, folders that may not be written."""
+"""The file of the ledger beside its writers: readers, journals, locks, folders that may not be written."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import sqlite3
 import stat
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from accounting import Ledger, LedgerError
+from accounting import Ledger, LedgerCorrupted, LedgerError, sqlite_file
 from tests.accounting.ledger_events import BUDGET, EVENTS, round_of
 
 
@@ -53,64 +54,122 @@ def test_readers_and_openers_find_a_whole_chain_while_another_writes(tmp_path: P
         assert len(reader) == turns[0] >= 150
 
 
-def test_a_reader_sees_what_is_still_in_the_log(tmp_path: Path) -> None:
-    with Ledger(tmp_path / "ledger.db", BUDGET) as ledger:
-        ledger.record(round_of(0), round_of(1))
-        assert (tmp_path / "ledger.db-wal").stat().st_size > 0
-        with Ledger.read(tmp_path / "ledger.db") as reader:
-            assert len(reader) == 2
-
-
-def test_a_folded_ledger_is_one_file_that_readers_leave_alone_and_writers_go_on_with(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    with Ledger(path, BUDGET) as ledger:
-        ledger.record(round_of(0), round_of(1))
-        ledger.fold()
-        assert [entry.name for entry in tmp_path.iterdir()] == ["ledger.db"]
-    with Ledger.read(path) as reader:
-        assert reader.verify() == 2
-        with pytest.raises(LedgerError, match="reading only"):
-            reader.fold()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["ledger.db"]
-    with Ledger(path) as ledger:
-        ledger.record(round_of(2))
-        assert (tmp_path / "ledger.db-wal").exists()  # it has its log again
-        assert ledger.verify() == 3
-
-
-def test_a_write_that_was_cut_off_after_folding_is_named_and_rolled_back_by_the_next_writer(tmp_path: Path) -> None:
-    """Without the log a killed writer leaves a journal, which a mere reader cannot play back."""
-    path, torn = tmp_path / "ledger.db", tmp_path / "torn" / "ledger.db"
-    with Ledger(path, BUDGET) as ledger:
-        ledger.record(*(round_of(number) for number in range(30)))
-        ledger.fold()
-    torn.parent.mkdir()
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute("PRAGMA cache_size = 1")  # so that changed pages reach the file before the commit
-    connection.execute("BEGIN IMMEDIATE")
-    for number in range(31, 60):
-        values = (number, "", "client", 1, "landmarks", "what", "gaussian", "x" * 500, "h")
-        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-    for suffix in ("", "-journal"):  # as a kill at this moment would leave them
-        shutil.copy(f"{path}{suffix}", f"{torn}{suffix}")
-    connection.execute("ROLLBACK")
-    connection.close()
-    with pytest.raises(LedgerError, match=r"ledger\.db-journal") as refused:
-        Ledger.read(torn)
-    assert type(refused.value) is LedgerError  # and not a corrupted one
-    with Ledger(torn) as ledger:
-        assert ledger.verify() == 30
-    with Ledger.read(torn) as reader:
-        assert len(reader) == 30
-
-
-def test_a_ledger_that_others_have_open_is_not_folded_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_ledger_is_one_file_after_every_write(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger(path, BUDGET) as ledger, Ledger.read(path) as reader:
-        ledger.record(round_of(0))
-        ledger.fold()
-        ledger.record(round_of(1))
-        assert ledger.verify() == reader.verify() == 2
+        for number in range(3):
+            ledger.record(round_of(number))
+            assert reader.verify() == number + 1
+            assert [entry.name for entry in tmp_path.iterdir()] == ["ledger.db"]
+
+
+def test_a_ledger_with_a_log_is_refused_and_left_alone(copy: Path) -> None:
+    """As format 1 had one: the file alone does not say whether events are missing."""
+    connection = sqlite3.connect(copy)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    before = copy.read_bytes()
+    for open_it in (Ledger, Ledger.read):
+        with pytest.raises(LedgerError, match="WAL mode, as ledgers of format 1 are"):
+            open_it(copy)
+    assert copy.read_bytes() == before
+    assert [entry.name for entry in copy.parent.iterdir()] == ["ledger.db"]
+
+
+def torn(source: Path, target: Path) -> Path:
+    """Leave at `target` what a kill in the middle of a write leaves of a ledger: a file and its journal."""
+    connection = sqlite3.connect(source, isolation_level=None)
+    connection.execute("PRAGMA cache_size = 1")  # so that changed pages reach the file before the commit
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("UPDATE ledger SET count = count + 60")
+    for number in range(1001, 1100):
+        values = (number, "", "client", 1, "landmarks", "what", "gaussian", "x" * 500, "h")
+        connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    for suffix in ("", "-journal"):
+        shutil.copy(f"{source}{suffix}", f"{target}{suffix}")
+        Path(f"{target}{suffix}").chmod(0o644)
+    connection.execute("ROLLBACK")
+    connection.close()
+    return target
+
+
+def test_a_write_that_was_cut_off_is_named_and_undone_by_the_next_writer(copy: Path) -> None:
+    path = torn(copy, copy.with_name("torn.db"))
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match=r"torn\.db-journal.*open the ledger once for writing") as refused:
+        Ledger.read(path)
+    assert type(refused.value) is LedgerError  # and not a corrupted one
+    assert path.read_bytes() == before
+    with Ledger(path) as ledger:
+        assert ledger.verify() == EVENTS
+    with Ledger.read(path) as reader:
+        assert len(reader) == EVENTS
+
+
+def test_a_write_that_was_cut_off_is_found_without_its_journal(copy: Path) -> None:
+    path = torn(copy, copy.with_name("torn.db"))
+    path.with_name("torn.db-journal").unlink()
+    for open_it in (Ledger, Ledger.read):
+        with pytest.raises(LedgerCorrupted):
+            open_it(path)
+
+
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+def test_a_writer_is_waited_for_and_named(copy: Path, monkeypatch: pytest.MonkeyPatch, lock: str) -> None:
+    monkeypatch.setattr(sqlite_file, "WAIT", 0.3)
+    sentence = f"^another process is writing to {copy}; waited 0.3 s$"
+    with Ledger(copy) as ledger, Ledger.read(copy) as reader:
+        other = sqlite3.connect(copy, isolation_level=None)
+        other.execute(f"BEGIN {lock}")
+        start = time.monotonic()
+        with pytest.raises(LedgerError, match=sentence):
+            ledger.record(round_of(EVENTS))
+        assert time.monotonic() - start >= 0.3
+        if lock == "EXCLUSIVE":  # a writer that has not begun to change the file keeps nobody from reading it
+            for read in (lambda: Ledger.read(copy), lambda: Ledger(copy), reader.verify, reader.spent):
+                with pytest.raises(LedgerError, match=sentence):
+                    read()
+        else:
+            assert reader.verify() == EVENTS
+        other.close()
+        ledger.record(round_of(EVENTS))
+        assert reader.verify() == EVENTS + 1
+
+
+def test_a_writer_that_ends_in_time_is_no_error(copy: Path) -> None:
+    other = sqlite3.connect(copy, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN EXCLUSIVE")
+    end = threading.Timer(0.3, other.close)
+    end.start()
+    with Ledger.read(copy) as reader:
+        assert len(reader) == EVENTS
+    end.join()
+
+
+def test_a_reader_that_does_not_end_is_named_and_nothing_is_recorded(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_file, "WAIT", 0.1)
+    with Ledger(copy) as ledger:
+        other = sqlite3.connect(copy, isolation_level=None)
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM events").fetchone()
+        with pytest.raises(LedgerError, match=f"^another process is reading {copy}; waited 0.1 s$"):
+            ledger.record(round_of(EVENTS))
+        assert len(ledger) == EVENTS
+        other.close()
+        ledger.record(round_of(EVENTS))
+        assert ledger.verify() == EVENTS + 1
+
+
+def test_events_half_read_keep_nobody_from_writing(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_file, "WAIT", 0.1)
+    with Ledger.read(copy) as reader, Ledger(copy) as ledger:
+        events = reader.events()
+        assert next(events).round == 0
+        ledger.record(round_of(EVENTS))
+        assert len(list(events)) == EVENTS - 1
+        assert len(reader) == EVENTS + 1
 
 
 @pytest.fixture
@@ -150,24 +209,16 @@ def test_a_ledger_in_a_read_only_folder_can_be_read_and_not_written(locked: Path
     assert [entry.name for entry in locked.parent.iterdir()] == ["ledger.db"]
 
 
-def test_a_log_that_cannot_be_read_is_not_passed_over(original: Path, tmp_path: Path, locked: Path) -> None:
-    # The newest events of a killed writer are in the log alone.
+def test_a_journal_in_a_read_only_folder_is_not_passed_over(copy: Path, locked: Path) -> None:
     superuser = os.geteuid() != os.getuid()
     if superuser:
         os.seteuid(0)
     try:
-        with Ledger(tmp_path / "ledger.db", BUDGET) as ledger:
-            ledger.record(round_of(0))
-            locked.parent.chmod(0o755)
-            for suffix in ("", "-wal"):
-                target = shutil.copy(tmp_path / f"ledger.db{suffix}", f"{locked}{suffix}")
-                Path(target).chmod(0o644)
-            locked.parent.chmod(0o555)
+        locked.parent.chmod(0o755)
+        torn(copy, locked)
+        locked.parent.chmod(0o555)
     finally:
         if superuser:
             os.seteuid(65534)
-    try:
-        with Ledger.read(locked) as reader:
-            assert len(reader) == 1
-    except LedgerError as error:
-        assert "-wal" in str(error)  # noqa: PT017  # some systems can read it
+    with pytest.raises(LedgerError, match=r"ledger\.db-journal"):
+        Ledger.read(locked)

@@ -10,11 +10,12 @@ import pytest
 from accounting import Budget, Ledger
 from attacks.shared.gradients import Contribution
 from dpfedvis import FederatedData
-from dpfedvis.federation.private_map.learner import Learner
+from dpfedvis.estimators.simulation import simulated
 from dpfedvis.mechanisms import GradientPerturbation
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.runs.upload_reader import Recording
 from dpfedvis.runs.upload_writer import LEDGER, Recorder
+from dpfedvis.server.private_map import Learner
 
 GAMMA = 0.1
 PLAIN = Contribution(Kernel.gaussian(GAMMA))
@@ -32,7 +33,8 @@ def record_private_map(tmp_path: Path) -> Record:
         folder.mkdir()
         recorder = Recorder(folder)
         with Ledger(folder / LEDGER, budget) as ledger:
-            learned = learner.run(fed, ledger=ledger, witness=recorder, callbacks=(recorder.landmarks,))
+            link = simulated(fed, budget=budget, noise="seeded")
+            learned = learner.run(link, ledger=ledger, witness=recorder, callbacks=(recorder.landmarks,))
         subspace = learned.subspace
         points = subspace.points(learned.feddl.landmarks)
         published = {"points": points, "centre": subspace.centre, "axes": subspace.axes}

@@ -14,9 +14,6 @@ import pytest
 from accounting import Budget, SeededNoise
 from attacks import audit
 from attacks.auditing import AuditResult, NoiseAudit, PipelineAudit, RecordAudit
-from dpfedvis.federation import Streams, client, door, federation, noise_plan
-from dpfedvis.federation.private_map.published_map import PublishedMap
-from dpfedvis.federation.private_map.recipe import Recipe
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -30,6 +27,12 @@ from dpfedvis.mechanisms import (
 from dpfedvis.mechanisms.scale import CELLS, Moments, ScaleHistogram, count_cells
 from dpfedvis.numerics import exact_sums
 from dpfedvis.numerics.exact import Integers
+from dpfedvis.numerics.random_streams import Streams
+from dpfedvis.protocol import noise_plan
+from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.server import session
+from dpfedvis.site import computation, views
+from dpfedvis.site.ledger import RunAccount
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 LEVELS: dict[str, Any] = {"noise": NoiseAudit, "records": RecordAudit, "pipeline": PipelineAudit}
@@ -66,7 +69,7 @@ class Fault:
 # Noise.
 
 
-def noise_times(change: Callable[[Integers, Any, int], Integers], *, of: Any = client) -> Plant:
+def noise_times(change: Callable[[Integers, Any, int], Integers], *, of: Any = computation) -> Plant:
     """Change the noise itself: `change` gets noise, event and number of parties."""
 
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,23 +143,23 @@ def streams(change: Callable[[tuple[Any, ...]], tuple[Any, ...]], seed: int | No
 
 
 def source(make: Callable[[str, np.random.Generator], Any]) -> Plant:
-    return lambda monkeypatch: monkeypatch.setattr(client, "noise_source", make)
+    return lambda monkeypatch: monkeypatch.setattr(computation, "noise_source", make)
 
 
 # Sums.
 
 
 @contextmanager
-def clipping(change: Callable[[Any, float], Any]) -> Iterator[None]:
-    honest = exact_sums.clip_cells
-    exact_sums.clip_cells = lambda cells, bound: change(honest, cells, bound)  # type: ignore[assignment]
+def clipping(change: Callable[[Any, Any, float], None]) -> Iterator[None]:
+    honest = exact_sums.clip_in_place
+    exact_sums.clip_in_place = lambda cells, bound: change(honest, cells, bound)
     try:
         yield
     finally:
-        exact_sums.clip_cells = honest
+        exact_sums.clip_in_place = honest
 
 
-def clipped_otherwise(module: Any, name: str, change: Callable[..., Any]) -> Plant:
+def clipped_otherwise(module: Any, name: str, change: Callable[[Any, Any, float], None]) -> Plant:
     """Let one sum clip its records otherwise."""
 
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,12 +174,12 @@ def clipped_otherwise(module: Any, name: str, change: Callable[..., Any]) -> Pla
     return plant
 
 
-def not_at_all(honest: Any, cells: Any, bound: float) -> Any:
-    return cells.astype(np.float64)
+def not_at_all(honest: Any, cells: Any, bound: float) -> None:
+    """Leave the rows as they are."""
 
 
-def a_fifth_later(honest: Any, cells: Any, bound: float) -> Any:
-    return honest(cells, 1.2 * bound)
+def a_fifth_later(honest: Any, cells: Any, bound: float) -> None:
+    honest(cells, 1.2 * bound)
 
 
 def pairs_that_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,31 +196,31 @@ def pairs_that_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def own_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     """A site counts its records where they lie in a layout of its own: here, around their mean."""
-    honest = Recipe.count
+    honest = views._cells
 
     class Own:
         def __init__(self, published: PublishedMap) -> None:
-            self.half, self._published = published.half, published
+            self._published = published
 
         def place(self, X: Any) -> Any:
             places = self._published.place(X)
             return places - places.mean(axis=0)
 
-    monkeypatch.setattr(Recipe, "count", lambda self, learner, learned, published, fed: honest(
-        self, learner, learned, Own(published), fed))  # fmt: skip
+    def broken(view: Any, records: Any, labels: Any) -> Any:
+        return honest(replace(view, published=Own(view.published)), records, labels)
+
+    monkeypatch.setattr(views, "_cells", broken)
 
 
 def weights_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = client.Client._protected
+    honest = computation.Computation._protected
 
-    def broken(self: Any, local: Any, Y: Any, round: int) -> Any:
-        upload = honest(self, local, Y, round)
-        plan = self.plan
-        grid = self.mechanism.grid(self.public, Y)
-        twice = self.mechanism.total(local, Y, self.public, grid, plan.factor)
+    def broken(self: Any, chosen: Any, public: Any, plan: Any, local: Any, Y: Any, round: int) -> Any:
+        upload = honest(self, chosen, public, plan, local, Y, round)
+        twice = chosen.total(local, Y, public, chosen.grid(public, Y), plan.factor)
         return replace(upload, values=upload.values + twice)
 
-    monkeypatch.setattr(client.Client, "_protected", broken)
+    monkeypatch.setattr(computation.Computation, "_protected", broken)
 
 
 def unclipped_at_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,13 +257,19 @@ def of_records(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def not_recorded(left_out: Callable[[Any], bool]) -> Plant:
+    """Neither in the site's own ledger nor in the server's mirror of it."""
+
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
-        honest = door.Door.account
+        record, write = RunAccount.record, session.Mirror.write
 
-        def account(self: Any, uploads: Any) -> None:
-            honest(self, [upload for upload in uploads if not left_out(upload.event)])
+        def recorded(self: Any, event: Any) -> Any:
+            return None if left_out(event) else record(self, event)
 
-        monkeypatch.setattr(door.Door, "account", account)
+        def written(self: Any, events: Any, receipts: Any) -> None:
+            write(self, [event for event in events if not left_out(event)], receipts)
+
+        monkeypatch.setattr(RunAccount, "record", recorded)
+        monkeypatch.setattr(session.Mirror, "write", written)
 
     return plant
 
@@ -306,7 +315,7 @@ FAULTS = [
     Fault("noise that cancels in pairs of values", "records", only("gradient", in_opposite_pairs), GRADIENT),
     Fault("an upload's noise from eight draws", "noise", only("gradient", of_few_draws), GRADIENT),
     Fault("the curator adds its noise twice", "records",
-          noise_times(lambda noise, event, parties: 2 * noise, of=federation), CENTRAL),
+          noise_times(lambda noise, event, parties: 2 * noise, of=session), CENTRAL),
     Fault("add-remove Δ under replace-one", "records", stated(KMeans, math.sqrt(0.5)), LOCAL),
     Fault("Δ of second moments halved", "pipeline", stated(second_moments.SecondMoments, 0.5), LOCAL),
     Fault("a record's noise for unit client", "records", of_records, GRADIENT, CLIENT),

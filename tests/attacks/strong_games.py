@@ -23,10 +23,10 @@ from attacks.shared.gradients import Contribution, Float64, SeenGradient, check_
 from attacks.shared.statistics import Limit
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.federation.feddl import FedDL
-from dpfedvis.federation.round_log import Round
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.server.round_log import Round
 
 STRONG = Game(
     "gradients, all other records known",
@@ -53,7 +53,7 @@ def see(feddl: FedDL, parts: Iterable[Array], *, ledger: Ledger | None = None) -
         if event.what == "gradient" and event.round is not None:
             values = upload.values.astype(np.float64)
             seen[event.client].append(SeenGradient(trajectory[event.round - 1], values, gradients.noise_of(event)))
-    return [tuple(seen[client.plan.name]) for client in run.clients]
+    return [tuple(seen[name]) for name in run.contract.names]
 
 
 @dataclass(frozen=True)
@@ -196,6 +196,6 @@ def play(
     # The clients hold float32.
     record, other, known = (each.astype("f4") for each in (neighbours.record, neighbours.other, neighbours.known))
     model, size = Contribution(run.public.kernel), len(neighbours.known) + 1
-    scores = [likelihood_score(seen[client.plan.name], model, record, other, known, size) for client in run.clients]
+    scores = [likelihood_score(seen[name], model, record, other, known, size) for name in run.contract.names]
     z, limit = np.array([each.z for each in scores]), Limit.of_ledger(run.ledger, 1e-5, rows=True)
     return judge(z, coins, scores[0].distance, limit, STRONG)

@@ -165,7 +165,7 @@ def test_json_and_page_say_what_was_found(tmp_path: Path) -> None:
     assert 0 < shown["beyond_chance"] < shown["lower_bound"]
     page = result.markdown("scores.svg")
     for words in (
-        "![Scores and bounds](scores.svg)",
+        "![Scores and bounds; on one machine](scores.svg)",
         f"≥ {rounded_down(result.lower_bound)}",
         f"| {rounded_up(result.claim.epsilon)} |",
         "| 0.95 |",

@@ -13,7 +13,6 @@ from scipy.stats import binomtest
 from accounting import Budget, InvalidParameter, SeededNoise, gaussian_epsilon
 from attacks import audit
 from attacks.auditing import AuditResult, NoiseAudit
-from dpfedvis.federation import Streams, client
 from dpfedvis.mechanisms import (
     MECHANISMS,
     GradientPerturbation,
@@ -21,6 +20,10 @@ from dpfedvis.mechanisms import (
     Mechanism,
 )
 from dpfedvis.numerics.exact import Integers
+from dpfedvis.numerics.random_streams import Streams
+from dpfedvis.protocol import noise
+from dpfedvis.server import session
+from dpfedvis.site import computation
 
 DELTA = 1e-5
 BUDGET = Budget(gaussian_epsilon(1.0, DELTA), DELTA)  # μ = 1
@@ -79,7 +82,7 @@ def test_correct_code_is_called_violated_no_more_often_than_stated() -> None:
         assert binomtest(above, len(results), 0.05, alternative="greater").pvalue > 1e-3
 
 
-# Planted faults: streams that give faulty generators, passed where a run passes its own.
+# Planted faults: streams that give faulty generators, at sites and at the curator, where they make their own.
 
 
 class Weak(np.random.Generator):
@@ -109,7 +112,21 @@ class WeakNoise(SeededNoise):
 
 @pytest.fixture(autouse=True)
 def weak_where_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "SeededNoise", WeakNoise)
+    monkeypatch.setattr(noise, "SeededNoise", WeakNoise)
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[[type[Streams]], None]:
+    """Return a function that lets all noise come from streams of this kind."""
+
+    def planted(fault: type[Streams]) -> None:
+        for module in (computation, session):
+            monkeypatch.setattr(module, "Streams", fault)
+
+    return planted
+
+
+Plant = Callable[[type[Streams]], None]
 
 
 class HalfNoise(Streams):
@@ -148,8 +165,9 @@ class SharedByAll(Streams):
     ("fault", "least"),
     [(HalfNoise, 9.0), (OneRoundNoise, 40.0), (SameEveryRound, 40.0), (OneClientWithout, 4.6)],
 )
-def test_planted_faults_are_found(fault: Callable[[int], Streams], least: float) -> None:
-    result = audited(rounds=ROUNDS, streams=fault(0))
+def test_planted_faults_are_found(fault: type[Streams], least: float, plant: Plant) -> None:
+    plant(fault)
+    result = audited(rounds=ROUNDS)
     assert result.verdict == "violated"
     assert result.bound("gdp").epsilon > least
     assert result.claim.epsilon == pytest.approx(CLAIM, abs=1e-3)  # the ledger saw nothing wrong
@@ -157,32 +175,40 @@ def test_planted_faults_are_found(fault: Callable[[int], Streams], least: float)
 
 @pytest.mark.parametrize("fault", [HalfNoise, OneRoundNoise, SameEveryRound])
 @pytest.mark.parametrize("trust", ["aggregate", "central"])
-def test_faults_are_found_where_only_the_sum_is_seen(fault: Callable[[int], Streams], trust: str) -> None:
-    mechanism = GradientPerturbation(trust=trust)
-    result = audited(mechanism, rounds=ROUNDS, streams=fault(0), canaries=4000, clients=4)
+def test_faults_are_found_where_only_the_sum_is_seen(fault: type[Streams], trust: str, plant: Plant) -> None:
+    plant(fault)
+    result = audited(GradientPerturbation(trust=trust), rounds=ROUNDS, canaries=4000, clients=4)
     assert result.verdict == "violated"
 
 
-def test_half_the_noise_at_home_is_found() -> None:
-    assert audited("input", streams=HalfNoise(0)).bound("gdp").epsilon > 9.0
+def test_half_the_noise_at_home_is_found(plant: Plant) -> None:
+    plant(HalfNoise)
+    assert audited("input").bound("gdp").epsilon > 9.0
 
 
-def test_the_one_run_bound_alone_finds_gross_faults() -> None:
+def test_the_one_run_bound_alone_finds_gross_faults(plant: Plant) -> None:
     """It needs no independence, so that it convinces where the other may be doubted; it sees gross faults only."""
-    result = audit("gradient", Budget(1, DELTA), level=NoiseAudit(rounds=ROUNDS, streams=SameEveryRound(0)))
+    plant(SameEveryRound)
+    result = audit("gradient", Budget(1, DELTA), level=NoiseAudit(rounds=ROUNDS))
     assert result.counts.correct == result.counts.guesses
     assert result.bound("one-run").epsilon > 3 * result.claim.epsilon
 
 
-def test_streams_without_a_fault_pass() -> None:
+class Honest(Streams):
+    """No fault."""
+
+
+def test_streams_without_a_fault_pass(plant: Plant) -> None:
     """The planted faults are found for what they do, and not for being planted."""
-    honest = audited(streams=Streams(0), rounds=4)
-    assert honest.to_json() == audited(rounds=4).to_json()
+    plain = audited(rounds=4)
+    plant(Honest)
+    assert audited(rounds=4).to_json() == plain.to_json()
 
 
-def test_noise_that_clients_share_is_found() -> None:
+def test_noise_that_clients_share_is_found(plant: Plant) -> None:
     """Though no game shows it: each looks at one client by itself."""
-    result = audited(streams=SharedByAll(0), rounds=4)
+    plant(SharedByAll)
+    result = audited(rounds=4)
     assert result.verdict == "violated"
     assert {"independence", "repeated"} <= {finding.check for finding in result.findings}
     assert result.beyond_chance < result.claim.epsilon

@@ -18,10 +18,10 @@ from accounting.rounding import rounded_down
 from attacks import audit
 from attacks.auditing import Claim, PipelineAudit
 from attacks.auditing.pipeline_games import Played, for_statement
-from dpfedvis.federation import client
 from dpfedvis.mechanisms import KMeans, mechanism
 from dpfedvis.numerics.exact import Integers
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.site import computation
 
 BUDGET = Budget(10.0, 1e-5)  # large, so that few games tell its claim from one that is too small
 SMALL = PipelineAudit(games=160)
@@ -220,13 +220,13 @@ def test_missing_noise_of_one_stage_is_found(what: str, monkeypatch: pytest.Monk
 
 def plant(monkeypatch: pytest.MonkeyPatch, factors: dict[str, float]) -> None:
     """Weaken the noise that clients add to the uploads of these names."""
-    honest = client.add_noise
+    honest = computation.add_noise
 
     def weak(source: NoiseSource, values: Integers, event: GaussianRelease, *further: Any) -> Integers:
         noise = honest(source, values, event, *further) - values
         return values + np.rint(factors.get(event.what, 1.0) * noise).astype(np.int64)
 
-    monkeypatch.setattr(client, "add_noise", weak)
+    monkeypatch.setattr(computation, "add_noise", weak)
 
 
 # The statement, and settings.

@@ -18,7 +18,7 @@ from attacks.auditing.evidence import weigh
 from attacks.auditing.predictions import exact_total
 from attacks.auditing.records import Still, invert
 from dpfedvis.data import FederatedData
-from dpfedvis.federation.feddl import FedDL
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.mechanisms import (
     MECHANISMS,
     ClippedGradientPerturbation,

@@ -11,7 +11,6 @@ from scipy.special import ndtri
 from accounting import DiscreteNoise, SeededNoise
 from attacks.bits import beside_a_landmark, guess, moved, new_label, over_a_power_of_two, reachable, take_off, tied
 from attacks.bits.neighbours import cancelling_squares
-from dpfedvis.federation.private_map.density import DensityGrid, cell_numbers
 from dpfedvis.mechanisms.base import PreparedRecords
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -19,6 +18,7 @@ from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.exact_sums import UNIT, cluster_sums, nearest
 from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.protocol.density import DensityGrid, cell_numbers
 
 PLANE = PublicParameters(Kernel.gaussian(1.0), landmarks=1, features=2, rounds=1, local_steps=1, step_size=1.0)
 GAMES, VALUES = 40, 200

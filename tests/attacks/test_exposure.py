@@ -20,7 +20,7 @@ from attacks.shared.registry import NothingToAttack, Truth, kind
 from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.federation.feddl import FedDL
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.numerics.kernels import InvalidPoints
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig

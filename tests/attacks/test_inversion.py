@@ -22,7 +22,7 @@ from attacks.shared.registry import NothingToAttack, Truth, kind
 from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.federation.feddl import FedDL
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.mechanisms import HeuristicNoise
 from dpfedvis.numerics.kernels import InvalidPoints, Kernel
 from dpfedvis.numerics.mmd import data_gradient, gradient

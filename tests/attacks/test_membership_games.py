@@ -21,7 +21,7 @@ from attacks.shared.statistics import Limit, auc
 from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import FederatedData
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.federation.feddl import FedDL
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig

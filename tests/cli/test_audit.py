@@ -81,6 +81,22 @@ def test_the_text_shows_the_numbers_of_the_json() -> None:
             assert f"ε ≥ {rounded_down(bound['epsilon'])}" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("noise", "words"), [("seeded", "simulation (seeded noise), on one machine"), ("discrete", "on one machine")]
+)
+def test_both_facts_stand_wherever_epsilon_does(noise: str, words: str, tmp_path: Path) -> None:
+    done = called(*GRADIENT, "--level", "noise", "--noise", noise, "--out", str(tmp_path))
+    assert f"  the games: {words}\n" in done.stdout
+    stored = json.loads((tmp_path / "gradient-noise.json").read_text())
+    [shown] = audited(*GRADIENT, "--level", "noise", "--noise", noise)
+    for each in (stored, shown):
+        assert (each["simulation"], each["one_machine"]) == (noise == "seeded", True)
+    page = (tmp_path / "gradient-noise.md").read_text()
+    assert f"The games: {words}." in page
+    assert f"![Scores and bounds; {words}](gradient-noise.svg)" in page
+    assert words in (tmp_path / "gradient-noise.svg").read_text()
+
+
 def test_the_folder_holds_a_page_a_picture_and_json_of_each(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "audit"
     done = called(*GRADIENT, "--out", str(folder))

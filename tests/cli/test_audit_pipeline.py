@@ -10,7 +10,7 @@ import pytest
 
 from attacks.auditing import PipelineAudit
 from dpfedvis.cli.main import main
-from dpfedvis.federation.private_map import Shares
+from dpfedvis.server.private_map import Shares
 
 
 def test_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

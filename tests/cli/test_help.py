@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from dpfedvis.cli.main import parser
 from tests.command_line import called, examples, pasted
@@ -49,8 +50,12 @@ def test_the_flags_of_every_command_are_explained() -> None:
 
 @pytest.mark.parametrize("words", [["run"], ["report"], ["attack"], ["data", "list"]], ids=" ".join)
 def test_the_examples_work_when_pasted(words: list[str], tmp_path: Path) -> None:
-    """Those of the other commands are pasted by the tests of these commands."""
-    for line in examples(called(*words, "--help").stdout):
+    """Those of the other commands are pasted by the tests of these commands.
+
+    The first two as they stand, of which the second may read what the first left; all with the thorough profile.
+    """
+    lines = examples(called(*words, "--help").stdout)
+    for line in lines if settings.get_current_profile_name() == "thorough" else lines[:2]:
         done = pasted(line, tmp_path)
         assert (done.returncode, done.stderr) == (0, ""), line
         if (out := re.search(r"--out (\S+)", line)) is not None:

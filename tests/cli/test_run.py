@@ -16,11 +16,11 @@ from accounting import BudgetExceeded, Ledger
 from accounting.statement import state
 from dpfedvis.cli.main import parser
 from dpfedvis.estimators.known_tables import known_tables
-from dpfedvis.federation.private_map import Shares
 from dpfedvis.runs import execute as runs
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
-from tests.command_line import called, started
+from dpfedvis.server.private_map import Shares
+from tests.command_line import called, check_refused, started
 
 SMALL = ["--data", "digits", "--records", "100", "--clients", "3", "--landmarks", "10", "--rounds", "3"]
 SMALL += ["--perplexity", "5", "--jobs", "1"]
@@ -136,7 +136,7 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
     add_settings(settings)
     flags = {action.dest for action in settings._actions}
     every = {name for table in known_tables().values() for name, each in table.items() if each.hint is not None}
-    assert flags == set(RunConfig.model_fields) - {"tables"} | every - {"further", "exact_trace"}
+    assert flags == set(RunConfig.model_fields) - {"tables"} | every - {"further"}
 
 
 @pytest.mark.parametrize(
@@ -156,23 +156,26 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
         (["--gamma", "-1"], "gamma must be"),
         (["--epsilon", "2", "--release", "exact"], "Ways out"),
         (["--epsilon", "2", "--mechanism", "none"], "protects nothing"),
-        (["--release", "noisy"], "budget must be given"),
+        (["--release", "noisy"], "--epsilon must be given, with scope 'end-to-end', for --release noisy"),
         (["--beta", "1"], "beta must be left out"),
         (["--config", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["--bounds", "1", "0"], "bounds must be"),
         (["--landmarks", "many"], "must be a whole number, as N, but is 'many'"),
-        (["--density"], "density must be left out with release='exact'"),
-        (["--density", "--epsilon", "2", "--map", "clusters"], "density must be left out with release='noisy'"),
+        (["--density"], "density must be left out with --release exact"),
+        (["--density", "--epsilon", "2", "--map", "clusters"], "density must be left out with --release noisy"),
         (["--classes", "0,1", "--epsilon", "2"], "classes must be left out without a density"),
         (["--classes", "0,0", "--density", "--epsilon", "2"], "classes must be distinct labels"),
         (["--classes", "0,one", "--density", "--epsilon", "2"], "class must be one of 0, 1, 2, 3"),
         (["--classes", "0,other", "--density", "--epsilon", "2"], "without 'other'"),
         (["--evaluate", "--noise", "discrete", "--epsilon", "2"], "evaluate must be left out with real noise"),
-        (["--lifetime-epsilon", "3", "--epsilon", "2"], "lifetime_epsilon must be left out in a simulation"),
+        (["--lifetime-epsilon", "3", "--epsilon", "2"], "--lifetime-epsilon must be left out in a simulation"),
         (["--unit", "hospital", "--epsilon", "2"], "unit must be one of record, client"),
-        (["--shares", "subspace=0.3"], "shares must be left out with release='exact'"),
-        (["--components", "4", "--epsilon", "2", "--release", "noisy"], "components must be left out with release="),
-        (["--placement", "weights", "--epsilon", "2", "--map", "clusters"], "placement must be left out with release="),
+        (["--shares", "subspace=0.3"], "shares must be left out with --release exact"),
+        (["--components", "4", "--epsilon", "2", "--release", "noisy"], "components must be left out with --release "),
+        (
+            ["--placement", "weights", "--epsilon", "2", "--map", "clusters"],
+            "placement must be left out with --release ",
+        ),
         (["--placement", "random", "--epsilon", "2"], "placement must be one of anchored, diffused, weights, transfo"),
         (["--shares", "space=0.3", "--epsilon", "2"], "stage of shares must be one of scale, moments, subspace, den"),
         (["--shares", "subspace=0", "--epsilon", "2"], "share of subspace must be a number from 1e-06 to 0.999999"),
@@ -186,7 +189,14 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
             ["--shares", "scale=0.1,scale=0.1", "--epsilon", "2"],
             "as NAME=NUMBER,..., but is 'scale=0.1,scale=0.1'",
         ),
-        (["--views", "views"], "views must be left out with release='exact'"),
+        (["--classes", ",", "--density", "--epsilon", "2"], "--classes must be distinct labels, none of them empty"),
+        (["--noise", "system"], "--noise must be seeded (a simulation) or discrete (real noise), but is 'system'"),
+        (["--sampling-rate", "0.1", "--epsilon", "2"], "--sampling-rate must be left out with --release none, but is"),
+        (["--epsilon", "2", "--release", "exact"], "Ways out: --release noisy, which adds"),
+        (["--epsilon", "2", "--release", "exact"], "narrower claim by name: --scope landmarks, with"),
+        (["--epsilon", "2", "--mechanism", "heuristic"], "--mechanism heuristic protects nothing: leave --epsilon out"),
+        (["--epsilon", "2", "--unit", "client", "--scope", "landmarks"], "--unit must be record where each record has"),
+        (["--views", "views"], "views must be left out with --release exact"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(arguments: list[str], sentence: str, tmp_path: Path) -> None:
@@ -196,6 +206,29 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(arguments: list[str], sent
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_flag_that_is_like_no_other_suggests_none(tmp_path: Path) -> None:
+    done = called("run", *SMALL, "--foo", "--out", str(tmp_path / "run"))
+    assert (done.returncode, done.stderr) == (2, "dpfedvis run: there is no --foo (see dpfedvis run --help)\n")
+    assert "did you mean --landmarks?" in called("run", *SMALL, "--landmakrs=3", "--out", str(tmp_path / "run")).stderr
+
+
+def test_a_missing_value_is_named_by_its_column_and_can_be_filled(tmp_path: Path) -> None:
+    data = tmp_path / "patients.csv"
+    data.write_text("age,pressure,hospital\n0.5,,north\n0.1,0.2,south\n")
+    flags = ["--data", str(data), "--client-column", "hospital", "--partition", "groups", "--epsilon", "1"]
+    done = called("run", *flags, "--out", str(tmp_path / "run"))
+    check_refused(done, "patients.csv has 1 NaN value in column 'pressure'; choose --missing public-value to fill")
+    assert "or --missing client-mean where there is no budget" in done.stderr
+    done = called("run", *flags, "--missing", "client-mean", "--out", str(tmp_path / "run"))
+    check_refused(done, "--missing must be public-value or refuse under a budget")
+
+
+def test_help_says_what_bounds_are() -> None:
+    shown = " ".join(called("run", "--help").stdout.split())
+    assert "public range that all features share; values outside may be clipped" in shown
+    assert "scale each feature by a public range of its own first" in shown
 
 
 def test_a_bad_key_in_the_file_is_named(tmp_path: Path) -> None:

@@ -1,23 +1,54 @@
-"""What is in the folder of a run that may not be finished."""
+"""What is in the folder of a run that may not be finished, and at its sites."""
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from accounting import Ledger
-from dpfedvis.federation import Outbox
+from dpfedvis.numerics.files import read_arrays
 from dpfedvis.runs.resume import ResumeFolder
 
 
 def events_of(folder: Path) -> list[str]:
+    """All events in the server's mirror, in their order."""
     if not (folder / "ledger.sqlite").exists():
         return []
     with Ledger.read(folder / "ledger.sqlite") as ledger:
         return [event.to_json() for event in ledger.events()]
+
+
+def sites_of(folder: Path) -> Path:
+    return ResumeFolder(folder).checkpoint / "sites"
+
+
+def events_at_sites(folder: Path, records: Path | None = None) -> dict[str, list[str]]:
+    """All events in the sites' own ledgers, by site, in their order, as the mirror would have them.
+
+    `records` is the ledger that outlives the run, where the records have one: all sites share it.
+    """
+    found: dict[str, list[str]] = {}
+    for path in sites_of(folder).glob("*/ledger.sqlite") if records is None else [records]:
+        if path.exists():
+            with Ledger.read(path) as ledger:
+                for event in ledger.events():
+                    _, _, site = event.client.partition("/")
+                    found.setdefault(site, []).append(replace(event, client=site).to_json())
+    return found
+
+
+def by_site(events: Iterable[str]) -> dict[str, list[str]]:
+    """Events of a mirror, by site."""
+    found: dict[str, list[str]] = {}
+    for event in events:
+        found.setdefault(json.loads(event)["client"], []).append(event)
+    return found
 
 
 def recorded(folder: Path) -> dict[str, bytes]:
@@ -33,15 +64,21 @@ def recorded(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def kept(folder: Path) -> dict[str, bytes]:
-    """Every upload that is at home and in the ledger: it counts as released, and must be sent as it is."""
-    known, found = events_of(folder), {}
-    for path in ResumeFolder(folder).checkpoint.rglob("*-??????.npz"):
-        what, round = path.stem[:-7], int(path.stem[-6:])
-        for upload in Outbox(path.parent).find(what, round) or []:
-            if upload.event.to_json() in known and not what.startswith("curated"):
-                found[json.dumps([upload.event.to_dict()])] = upload.values.tobytes()
-    return found
+def outboxes(folder: Path) -> dict[str, dict[str, Any]]:
+    """The arrays of every upload that a site keeps, by its event; those of the outbox alone are not released yet."""
+    found = [read_arrays(path) for path in sites_of(folder).glob("*/outbox/*/*.npz")]
+    return {json.dumps([json.loads(str(arrays["event"]))]): arrays for arrays in found}
+
+
+def kept(folder: Path, records: Path | None = None) -> dict[str, bytes]:
+    """Every upload that is at a site and in its ledger: it counts as released, and must be sent as it is."""
+    known = {json.dumps([json.loads(event)], sort_keys=True) for own in events_at_sites(folder, records).values()
+             for event in own}  # fmt: skip
+    return {
+        key: arrays["values"].tobytes()
+        for key, arrays in outboxes(folder).items()
+        if json.dumps(json.loads(key), sort_keys=True) in known
+    }
 
 
 def recorded_lines(folder: Path) -> list[bytes]:
@@ -56,6 +93,6 @@ def copy(source: Path, target: Path) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """All bytes of a run and of what its clients keep. The lock says nothing; SQLite's shared memory is no content."""
+    """All bytes of a run and of what its sites keep. A lock says nothing."""
     paths = [path for root in (folder, ResumeFolder(folder).path) for path in root.rglob("*") if path.is_file()]
-    return {str(path): path.read_bytes() for path in paths if path.name != "lock" and not path.name.endswith("-shm")}
+    return {str(path): path.read_bytes() for path in paths if not path.name.endswith("lock")}

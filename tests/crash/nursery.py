@@ -11,7 +11,8 @@ from pathlib import Path
 SMALL = ["--data", "digits", "--records", "60", "--clients", "3", "--landmarks", "8", "--rounds", "3"]
 SMALL += ["--perplexity", "5", "--jobs", "1"]
 NOISY = ["--epsilon", "2", "--release", "noisy", "--mechanism", "gradient"]
-DENSITY = ["--epsilon", "2", "--density"]
+# Few anchors, placed simply: clients place their records at home, after all that can be interrupted.
+DENSITY = ["--epsilon", "2", "--density", "--anchors", "40", "--placement", "weights"]
 KINDS = {
     "exact": [],
     "noisy": NOISY,
@@ -34,15 +35,29 @@ import contextlib, json, os, sys
 import accounting, dp_accounting.pld, dp_accounting.rdp, dpfedvis.reporting.run_report, openTSNE, tqdm
 import matplotlib.backends.backend_agg, scipy.optimize, sklearn.cluster, sklearn.datasets, sklearn.manifold
 from dpfedvis.cli import main as cli
-from dpfedvis.federation import checkpoint, outbox
 from dpfedvis.reporting import run_report
 from dpfedvis.runs import execute, provenance, results, resume, statement_file, upload_writer
+from dpfedvis.server import checkpoint, session
+from dpfedvis.site import SiteLedger, outbox
 
 with contextlib.suppress(ImportError):
     import opacus.accountants
 
 
-def sabotage(at, after, number):
+texts = (upload_writer, execute, results, run_report, provenance, statement_file, resume)
+WRITES = {
+    "outbox": [(outbox, "write_arrays")],
+    "site ledger": [(SiteLedger, "write")],
+    "mirror": [(session.Mirror, "write")],
+    "curator": [(session, "write_arrays")],
+    "recorder": [(upload_writer.Recorder, "_append")],
+    "checkpoint": [(checkpoint, "write_arrays")],
+    "results": [(each, "write_arrays") for each in (upload_writer, results)],
+    "texts": [(each, "write_text") for each in texts],
+}
+
+
+def sabotage(at, kind, after, number):
     count = 0
 
     def wrapped(call):
@@ -59,11 +74,8 @@ def sabotage(at, after, number):
 
         return run
 
-    texts = (upload_writer, execute, results, run_report, provenance, statement_file, resume)
-    writes = [(accounting.Ledger, "record"), (upload_writer.Recorder, "_append")]
-    writes += [(each, "write_arrays") for each in (outbox, checkpoint, upload_writer, results)]
-    writes += [(each, "write_text") for each in texts]
-    for place, name in writes:
+    kinds = WRITES if kind is None else [kind]
+    for place, name in (write for each in kinds for write in WRITES[each]):
         setattr(place, name, wrapped(getattr(place, name)))
 
 
@@ -75,7 +87,7 @@ for line in sys.stdin:
         for number, path in ((1, os.devnull), (2, order["errors"])):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
         if order["at"] is not None:
-            sabotage(order["at"], order["after"], order["signal"])
+            sabotage(order["at"], order["kind"], order["after"], order["signal"])
         os._exit(cli.main(order["arguments"]))
     print(json.dumps(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])), flush=True)
 """
@@ -91,10 +103,18 @@ class Nursery:
         )
 
     def run(
-        self, *arguments: str, at: int | None = None, after: bool = False, number: int = signal.SIGKILL
+        self,
+        *arguments: str,
+        at: int | None = None,
+        kind: str | None = None,
+        after: bool = False,
+        number: int = signal.SIGKILL,
     ) -> tuple[int, str]:
-        """Return the exit code, or minus the signal, and what was said on standard error."""
-        order = {"arguments": ["run", *arguments], "at": at, "after": after, "signal": int(number)}
+        """Return the exit code, or minus the signal, and what was said on standard error.
+
+        The signal comes before or after write `at`, counted among those of one kind, or among all.
+        """
+        order = {"arguments": ["run", *arguments], "at": at, "kind": kind, "after": after, "signal": int(number)}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps({**order, "errors": str(self._errors)}) + "\n")

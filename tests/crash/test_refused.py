@@ -14,15 +14,20 @@ import pytest
 
 from accounting import Ledger
 from dpfedvis.cli.main import main
-from dpfedvis.federation import Outbox
-from dpfedvis.federation.checkpoint import SnapshotMismatch
+from dpfedvis.numerics.files import read_arrays, write_arrays
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.resume import ResumeFolder, RunInterrupted, SettingsDiffer
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
 from dpfedvis.runs.upload_writer import RecordingError
-from tests.crash.folders import content, copy, events_of, kept, recorded
+from dpfedvis.server.checkpoint import SnapshotMismatch
+from dpfedvis.site.outbox import Outbox
+from tests.crash.folders import by_site, content, copy, events_at_sites, events_of, kept, recorded, sites_of
 from tests.crash.nursery import NOISY, SMALL, Nursery
+
+LOST = "gradient was released already, and the bytes to send again are not kept"
+SITE = "run.unfinished/checkpoint/sites/1"
+UNREADABLE = "the files of this site cannot be read or written"
 
 
 def called(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -44,12 +49,12 @@ def test_noise_that_is_drawn_again_is_refused(
     copied: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fault that all of this is against, planted: the kept uploads are not found."""
-    before = events_of(copied)
+    before, spent = events_of(copied), events_at_sites(copied)
     monkeypatch.setattr(Outbox, "find", lambda *_: None)
     code, said = called(capsys, "--out", str(copied), "--resume")
     assert code == 2
-    assert "client-0 has already released its gradient of round 2" in said
-    assert events_of(copied) == before
+    assert f"client-0 failed in round 2: {LOST}" in said
+    assert (events_of(copied), events_at_sites(copied)) == (before, spent)
 
 
 def test_noise_that_is_drawn_again_does_not_pass_as_the_same(
@@ -57,10 +62,13 @@ def test_noise_that_is_drawn_again_does_not_pass_as_the_same(
 ) -> None:
     """The other way to go wrong, planted: new noise is taken for what the ledger has."""
     folder = copy(stopped[4], tmp_path / "run")
-    before = recorded(folder)
-    monkeypatch.setattr(
-        Outbox, "get_or_create", lambda _, what, round, make: [replace(each, resent=True) for each in make()]
-    )
+    before, find = recorded(folder), Outbox.find
+
+    def other(outbox: Outbox, what: str, round: int) -> Any:
+        found = find(outbox, what, round)
+        return found if found is None else replace(found, values=found.values + 1)
+
+    monkeypatch.setattr(Outbox, "find", other)
     code, said = called(capsys, "--out", str(folder), "--resume")
     assert code == 2
     assert "gradient of client-0 is already recorded with other values" in said
@@ -173,48 +181,142 @@ def test_the_same_settings_may_be_given_again(copied: Path, capsys: pytest.Captu
         ("run/provenance.json", b"{}", "provenance.json is damaged"),
         ("run/provenance.json", None, "provenance.json cannot be read"),
         ("run/ledger.sqlite", b"SQLite?", "ledger.sqlite"),
-        ("run/ledger.sqlite", None, "has no entry for the gradient of client-0, which was released"),
+        ("run/ledger.sqlite", None, "the ledger is lost"),
         ("run/uploads/index.jsonl", b"{}\n{}\n", "it has lost the gradient of client-0 in round 1"),
         ("run/uploads/index.jsonl", None, "it has lost the gradient of client-0 in round 1"),
         ("run/uploads/values.bin", b"", "it has lost the gradient of client-0 in round 1"),
         ("run.unfinished/views.json", b"{", "views.json is damaged"),
         ("run.unfinished/checkpoint/run.npz", b"PK", "run.npz is damaged"),
         ("run.unfinished/checkpoint/landmarks/snapshot.npz", b"PK", "snapshot.npz is damaged"),
-        ("run.unfinished/checkpoint/landmarks/outbox/gradient-000002.npz", b"PK", "gradient-000002.npz is damaged"),
-        (
-            "run.unfinished/checkpoint/landmarks/outbox/gradient-000002.npz",
-            None,
-            "client-0 has already released its gradient",
-        ),
-        (
-            "run.unfinished/checkpoint/landmarks/snapshot.npz",
-            None,
-            "client-0 has already released its gradient of round 1",
-        ),
+        (f"{SITE}/outbox/*/gradient-000000002.npz", b"PK", "gradient-000000002.npz is damaged"),
+        (f"{SITE}/outbox/*/gradient-000000002.npz", None, f"client-1 failed in round 2: {LOST}"),
+        (f"{SITE}/ledger.sqlite", b"SQLite?", "ledger.sqlite"),
+        (f"{SITE}/identity.key", b"short", "length of the private key must be 32 bytes"),
+        ("run.unfinished/checkpoint/landmarks/snapshot.npz", None, f"client-0 failed in round 1: {LOST}"),
     ],
 )
 def test_damage_is_named_and_nothing_is_lost(
     name: str, content_of_file: bytes | None, sentence: str, copied: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = copied.parent / name
-    assert path.is_file()
-    if path.name == "ledger.sqlite":
-        for log in copied.glob("ledger.sqlite-*"):
-            log.unlink()
+    (path,) = copied.parent.glob(name)
     if content_of_file is None:
         path.unlink()
     else:
         path.write_bytes(content_of_file)
-    before = events_of(copied) if content_of_file is None and path.name != "ledger.sqlite" else None
+    before = None if path.name == "ledger.sqlite" else (events_of(copied), events_at_sites(copied))
     damaged = path.read_bytes() if path.exists() else None
     code, said = called(capsys, "--out", str(copied), "--resume")
     assert code == 2
     assert sentence in said
-    assert said.count("\n") == 1
-    assert (path.read_bytes() if damaged is not None else None) == damaged
+    # What a site logs is shown before the sentence that all commands end with.
+    assert said.count("\n") == (2 if UNREADABLE in said else 1)
+    if damaged is not None:
+        assert path.read_bytes() == damaged
+    elif path.name == "ledger.sqlite" and path.parent == copied:
+        assert not path.exists(), "an empty ledger was put in the place of the lost one"
     assert ResumeFolder(copied).checkpoint.is_dir()
     if before is not None:
-        assert events_of(copied) == before
+        assert (events_of(copied), events_at_sites(copied)) == before
+
+
+def test_bytes_that_were_edited_at_a_site_do_not_leave(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The hash binds them to the event: the ledger would say less than what is sent."""
+    before = recorded(copied)
+    (path,) = copied.parent.glob(f"{SITE}/outbox/*/gradient-000000002.npz")
+    arrays = read_arrays(path)
+    write_arrays(path, {**arrays, "values": arrays["values"] + 1})
+    code, said = called(capsys, "--out", str(copied), "--resume")
+    assert code == 2
+    log, sentence = said.splitlines()
+    assert log.startswith("dpfedvis: client-1 cannot use its files (")
+    assert log.endswith("gradient-000000002.npz is damaged or was edited: it is not what was to be sent)")
+    assert sentence.startswith(f"dpfedvis: client-1 failed in round 2: {UNREADABLE}")
+    after = recorded(copied)
+    assert after.items() >= before.items()
+    sent = [json.loads(key)[0] for key in after.keys() - before.keys()]
+    assert {(event["client"], event["round"]) for event in sent} <= {("client-0", 2), ("client-2", 2)}
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [("ledger.sqlite", "the ledger of this site is older than a receipt that it gave"), ("identity.key", LOST)],
+)
+def test_a_site_without_its_ledger_or_key_does_not_release_twice(
+    file: str, sentence: str, copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without its ledger a site does not know what it released; without its key it cannot tell that it kept it."""
+    before = recorded(copied), events_of(copied)
+    for path in (sites_of(copied) / "0").glob(f"{file}*"):
+        path.unlink()
+    code, said = called(capsys, "--out", str(copied), "--resume")
+    assert code == 2
+    assert sentence in said
+    after = recorded(copied)
+    assert after.items() >= before[0].items()
+    assert not any('"client": "client-0"' in key for key in after.keys() - before[0].keys())
+    assert events_of(copied) == before[1]
+
+
+@pytest.mark.parametrize(
+    ("first", "after", "sentence"),
+    [
+        # The site knows that it answered; a server that is further behind is refused before it asks.
+        ("run", True, "gram rows was released already, and the bytes to send again are not kept"),
+        ("copy", True, "gram rows was released already, and the bytes to send again are not kept"),
+        ("run", False, "records.sqlite tells of releases that it has not"),
+    ],
+)
+def test_a_copy_of_an_unfinished_run_is_refused_once_the_other_went_on(
+    first: str, after: bool, sentence: str, nursery: Nursery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both would draw noise for the same release, and one would be charged. The ledger of the records knows of it."""
+    folder, records = tmp_path / "run", tmp_path / "records.sqlite"
+    flags = [*SMALL, *NOISY, "--noise", "discrete", "--ledger", str(records), "--out", str(folder)]
+    assert nursery.run(*flags, at=3, kind="mirror", after=after)[0] == -signal.SIGKILL  # in the last round
+    twin = copy(folder, tmp_path / "copy")
+    goes_on, stays = (folder, twin) if first == "run" else (twin, folder)
+    waiting = kept(stays, records)
+    assert called(capsys, "--out", str(goes_on), "--resume") == (0, "")
+    assert recorded(goes_on).items() >= waiting.items()
+    spent = events_at_sites(goes_on, records)
+    assert spent == by_site(events_of(goes_on))
+    code, said = called(capsys, "--out", str(stays), "--resume")
+    assert code == 2
+    assert sentence in said
+    assert said.count("\n") == 1
+    assert events_at_sites(stays, records) == spent
+    # What it had to send is the same bytes, and nothing else has left.
+    assert recorded(goes_on).items() >= recorded(stays).items()
+
+
+def test_an_empty_ledger_beside_traces_of_releases_is_refused(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = copied / "ledger.sqlite"
+    with Ledger.read(path) as ledger:
+        budget = ledger.budget
+    path.unlink()
+    Ledger(path, budget).close()
+    before = content(copied)
+    for trace in ("index.jsonl", "snapshot.npz"):  # without the uploads, the checkpoint still tells
+        code, said = called(capsys, "--out", str(copied), "--resume")
+        assert code == 2
+        assert f"{trace} tells of releases that it has not" in said
+        assert said.count("\n") == 1
+        assert content(copied) == before
+        shutil.rmtree(copied / "uploads", ignore_errors=True)
+        before = content(copied)
+
+
+def test_a_lost_ledger_without_what_clients_kept_is_refused_and_nothing_is_made(
+    copied: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (copied / "ledger.sqlite").unlink()
+    shutil.rmtree(ResumeFolder(copied).path)
+    before = content(copied)
+    code, said = called(capsys, "--out", str(copied), "--resume")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "the ledger is lost" in said
+    assert content(copied) == before
+    assert not ResumeFolder(copied).path.exists()
 
 
 def test_a_finished_run_says_so(wholes: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,7 +339,7 @@ def test_other_data_are_refused(nursery: Nursery, tmp_path: Path, capsys: pytest
     records = np.random.default_rng(0).random((60, 5))
     np.savez(path, X=records)
     flags = [*SMALL, *NOISY, "--data", str(path), "--bounds", "0", "1", "--out", str(folder)]
-    assert nursery.run(*flags, at=12)[0] == -signal.SIGKILL
+    assert nursery.run(*flags, at=2, kind="mirror")[0] == -signal.SIGKILL
     before = events_of(folder)
     assert before
     records[0, 0] = 0.5
@@ -305,8 +407,10 @@ def test_other_files_next_to_the_run_are_left_alone(tmp_path: Path, capsys: pyte
 
 
 def test_what_clients_keep_is_not_in_the_folder_and_for_its_owner_alone(stopped: dict[int, Path]) -> None:
-    names = {path.name for path in stopped[3].rglob("*") if not path.name.startswith("ledger.sqlite-")}
+    names = {path.name for path in stopped[3].rglob("*")}
     assert names == {"config.toml", "provenance.json", "ledger.sqlite", "uploads", "index.jsonl", "values.bin"}
-    assert ResumeFolder(stopped[3]).path.stat().st_mode & 0o777 == 0o700
+    for path in (ResumeFolder(stopped[3]).path, *sites_of(stopped[3]).iterdir()):
+        assert path.stat().st_mode & 0o777 == 0o700
+    assert [path.stat().st_mode & 0o777 for path in sites_of(stopped[3]).glob("*/identity.key")] == [0o600] * 3
     with pytest.raises(RecordingError, match="holds no finished run"):
         Recording.read(stopped[3])

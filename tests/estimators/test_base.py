@@ -1,4 +1,4 @@
-"""What all estimators share, tried with a small one of its own: budget, door, newcomers, facts."""
+"""What all estimators share, tried with a small one of its own: budget, rows, newcomers, facts."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from accounting import Budget, GaussianRelease, InvalidParameter, Unprotected, UnprotectedReleaseError
 from dpfedvis import FederatedData
 from dpfedvis.estimators.base import FederatedEstimator, ReleaseUnavailable, as_new_records
-from dpfedvis.federation.checkpoint import SnapshotMismatch
 from dpfedvis.mechanisms.rows import DistanceRows, GramRows
 from dpfedvis.numerics.projections import clip_norms
+from dpfedvis.server.checkpoint import SnapshotMismatch
+from dpfedvis.server.session import SiteRefused
 
 BUDGET = Budget(3.0, 1e-5)
 
@@ -35,7 +36,7 @@ class Rowed(FederatedEstimator):
         random_state=0,
         noise="seeded",
         feddl=None,
-        rows=None,
+        rows="distance",
     ):
         self.n_landmarks = n_landmarks
         self.mechanism = mechanism
@@ -50,11 +51,16 @@ class Rowed(FederatedEstimator):
         self.rows = rows
 
     def fit(self, fed, y=None):
-        rows = self.rows or DistanceRows()
-        self._resolve(fed)
-        self._learn(fed, rows)
-        self.rows_ = self._release(rows, self.feddl_.clients, self._outbox)
+        fed = self._resolve(fed)
+        self._check_release()
+        self.program_ = self._program(fed, self.rows)
+        published, _ = self._carry_out(fed, self.program_)
+        self.rows_ = published.rows
         return self
+
+    def joined(self, X, name):
+        """Return the rows of a client that joins later."""
+        return self._newcomer(X, name, self.program_)
 
 
 @pytest.fixture
@@ -67,7 +73,7 @@ def rowed(**options):
     return Rowed(**{"feddl": {"bounds": (0.0, 1.0)}, **options})
 
 
-def test_exact_rows_pass_the_door_as_they_are(fed):
+def test_exact_rows_leave_as_they_are(fed):
     estimator = rowed(mechanism="none", budget=None, release="exact").fit(fed)
     for client, rows in zip(fed.clients, estimator.rows_, strict=True):
         np.testing.assert_allclose(rows, DistanceRows().of(client.X, estimator.landmarks_))
@@ -88,7 +94,7 @@ def test_the_share_divides_the_budget(fed, share):
 
 @pytest.mark.parametrize("noise", ["seeded", "discrete"])
 def test_every_source_of_noise_makes_noisy_rows(fed, noise):
-    estimator = rowed(feddl={"bounds": (0.0, 1.0)}, noise=noise, rows=GramRows()).fit(fed)
+    estimator = rowed(feddl={"bounds": (0.0, 1.0)}, noise=noise, rows="gram").fit(fed)
     assert estimator.ledger_.spent(end_to_end=True) <= 3.0 * (1 + 1e-9)
     event = next(event for event in estimator.ledger_.events(what="gram rows"))
     assert event.noise == noise
@@ -104,8 +110,10 @@ def test_moments_share_the_budget_too(fed):
 
 
 def test_an_unprotected_bandwidth_is_refused_end_to_end(fed):
-    with pytest.raises(UnprotectedReleaseError):
-        rowed(feddl={"gamma": "median"}).fit(fed)
+    estimator = rowed(feddl={"gamma": "median"})
+    with pytest.raises(SiteRefused, match="median distance would leave this site without protection"):
+        estimator.fit(fed)
+    assert not hasattr(estimator, "ledger_")
 
 
 def test_unprotected_landmarks_are_refused_end_to_end(fed):
@@ -124,9 +132,7 @@ def test_a_run_can_be_fitted_anew(fed):
 def test_newcomers_have_streams_of_their_own(fed):
     estimator = rowed().fit(fed)
     X = np.full((10, 3), 0.4)
-    rows = []
-    for name in ("c", "d"):
-        rows += estimator._release(DistanceRows(), [estimator._newcomer(X, name)])
+    rows = [estimator.joined(X, name) for name in ("c", "d")]
     everything = [*estimator.rows_, *rows]
     exact = [DistanceRows().of(x, estimator.landmarks_) for x in (*[c.X for c in fed.clients], X, X)]
     drawn = [(noisy - clean)[:10] for noisy, clean in zip(everything, exact, strict=True)]
@@ -139,16 +145,18 @@ def test_newcomers_have_streams_of_their_own(fed):
 def test_a_newcomer_needs_a_new_name(fed):
     estimator = rowed().fit(fed)
     with pytest.raises(InvalidParameter, match="new: a client of this name"):
-        estimator._newcomer(np.zeros((1, 3)), "a")
+        estimator.joined(np.zeros((1, 3)), "a")
 
 
 def test_nobody_joins_after_input_perturbation(fed):
     estimator = rowed(mechanism="input", release="exact").fit(fed)
     with pytest.raises(ReleaseUnavailable, match="input perturbation"):
-        estimator._newcomer(np.zeros((1, 3)), "c")
+        estimator.joined(np.zeros((1, 3)), "c")
 
 
-@pytest.mark.parametrize("key", ["landmarks", "mechanism", "budget", "rounds", "tau_x", "seed", "reserve"])
+@pytest.mark.parametrize(
+    "key", ["landmarks", "mechanism", "budget", "rounds", "tau_x", "seed", "noisy_rows", "exact_rows"]
+)
 def test_further_settings_cannot_override_the_estimators_own(fed, key):
     """Sensitivities use n_landmarks: another number in `feddl` would make them wrong."""
     with pytest.raises(InvalidParameter, match=key):
@@ -176,7 +184,7 @@ def test_facts_of_the_run_are_stated(fed):
 def test_the_statement_follows_the_ledger(fed):
     estimator = rowed(mechanism="none", budget=None, release="exact").fit(fed)
     before = {line.what: line.clients for line in estimator.statement_.lines}
-    estimator._release(DistanceRows(), [estimator._newcomer(np.zeros((1, 3)), "c")])
+    estimator.joined(np.zeros((1, 3)), "c")
     after = {line.what: line.clients for line in estimator.statement_.lines}
     assert (before["distance rows"], after["distance rows"]) == (2, 3)
 
@@ -192,14 +200,14 @@ def test_a_fit_goes_on_from_its_checkpoint_and_spends_nothing_more(fed, tmp_path
         np.testing.assert_array_equal(one, other)
     # A client that joins later gets rows of its own, not those that are kept.
     X = np.full((10, 3), 0.4)
-    (rows,) = second._release(DistanceRows(), [second._newcomer(X, "c")])
+    rows = second.joined(X, "c")
     assert rows.shape == (10, 6)
     assert not np.array_equal(rows, second.rows_[0])
     for estimator in (first, second):
         estimator.ledger_.close()
 
 
-@pytest.mark.parametrize("other", [{"rounds": 4}, {"release_share": 0.4}, {"rows": GramRows()}])
+@pytest.mark.parametrize("other", [{"rounds": 4}, {"release_share": 0.4}, {"rows": "gram"}])
 def test_a_checkpoint_of_other_settings_is_refused(other, fed, tmp_path):
     first = rowed().watch(checkpoint=tmp_path).fit(fed)
     with pytest.raises(SnapshotMismatch, match="another folder"):

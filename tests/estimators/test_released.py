@@ -8,6 +8,7 @@ import pytest
 from accounting import Budget, GaussianRelease, PostProcessing, Unprotected, UnprotectedReleaseError
 from dpfedvis import FederatedData
 from dpfedvis.estimators.base import ReleaseUnavailable
+from dpfedvis.estimators.simulation import simulated
 from dpfedvis.mechanisms import InputPerturbation
 from dpfedvis.mechanisms.rows import DistanceRows, GramRows
 from dpfedvis.numerics.distances import GramDistances
@@ -63,14 +64,18 @@ def test_the_papers_claim_must_be_asked_for_and_says_infinity():
 
 
 def test_exact_rows_of_perturbed_records_are_post_processing():
-    estimator = tsne(mechanism=InputPerturbation(tau_x=2.0), budget=BUDGET).fit(blobs())
+    fed = blobs()
+    estimator = tsne(mechanism=InputPerturbation(tau_x=2.0), budget=BUDGET).fit(fed)
     rows = [event for event in estimator.ledger_.events() if event.stage == "release"]
     assert all(isinstance(event, PostProcessing) and event.of == "records" for event in rows)
     assert len(rows) == 3
     assert estimator.ledger_.spent(end_to_end=True) == pytest.approx(2.0, rel=1e-6)
-    expected = np.concatenate(
-        [DistanceRows().of(c.home.floats, estimator.landmarks_) for c in estimator.feddl_.clients]
-    )
+    # The same program once more, at sites whose owners show what they keep at home: its noise is seeded.
+    link = simulated(fed, budget=BUDGET, noise="seeded")
+    published = link.run(estimator._row_program(fed))
+    np.testing.assert_array_equal(published.landmarks, estimator.landmarks_)
+    homes = [site.perturbed(published.label).floats for site in link.members]
+    expected = np.concatenate([DistanceRows().of(home, estimator.landmarks_) for home in homes])
     coordinates = estimator._frame.coordinates(expected)
     np.testing.assert_allclose(estimator.distances_.left, coordinates, atol=1e-4)
     with pytest.raises(ReleaseUnavailable, match="not perturbed"):

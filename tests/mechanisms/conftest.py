@@ -12,10 +12,8 @@ from scipy.stats import chi2
 
 from accounting import Budget, PostProcessing
 from dpfedvis.data import FederatedData
-from dpfedvis.federation import Door, Streams
-from dpfedvis.federation.callbacks import KeepLandmarks
-from dpfedvis.federation.door import in_units
-from dpfedvis.federation.feddl import FedDL
+from dpfedvis.estimators.feddl import FedDL
+from dpfedvis.estimators.simulation import simulated
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -28,6 +26,10 @@ from dpfedvis.mechanisms import (
 from dpfedvis.mechanisms.base import PreparedRecords
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.mmd import max_clip
+from dpfedvis.numerics.random_streams import Streams
+from dpfedvis.protocol.messages import ShowEvents
+from dpfedvis.protocol.uploads import in_units
+from dpfedvis.server.callbacks import KeepLandmarks
 from tests.makers import federation
 
 SIZES = (20, 35, 60)
@@ -130,7 +132,7 @@ def check_fresh(name, standardised):
 
 
 def check(config: FedDL, fed: FederatedData, *, tolerance: float = 1e-6):
-    """Run once and hold what passed the door against the ledger, the theory and the budget.
+    """Run once and hold what left the sites against their ledgers, the server's mirror, the theory and the budget.
 
     Parameters
     ----------
@@ -139,21 +141,14 @@ def check(config: FedDL, fed: FederatedData, *, tolerance: float = 1e-6):
     tolerance : float
         How far below the budget ε may end, relative.
     """
-    chosen, seen, landmarks, home = mechanism(config.mechanism), [], KeepLandmarks(), []
-    account = Door.account
-
-    def spy(self, uploads):
-        if chosen.protection == "home" and not home:
-            home.extend(uploads)
-        return account(self, uploads)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Door, "account", spy)
-        result = config.run(
-            fed,
-            callbacks=[landmarks],
-            witness=lambda events, values: seen.append(Passed(tuple(events), in_units(values, events[0]))),
-        )
+    chosen, seen, landmarks = mechanism(config.mechanism), [], KeepLandmarks()
+    link = simulated(fed, budget=config.budget, noise=config.noise)
+    result, session = config.learn(
+        link,
+        callbacks=[landmarks],
+        witness=lambda events, values: seen.append(Passed(tuple(events), in_units(values, events[0]))),
+    )
+    home = [site.perturbed(session.label) for site in link.members] if chosen.protection == "home" else []
     public, names = result.public, [client.name for client in fed.clients]
     rate = config.sampling_rate or 1.0
     if public.adjacency == "add-remove":
@@ -163,12 +158,15 @@ def check(config: FedDL, fed: FederatedData, *, tolerance: float = 1e-6):
     weights = [1 / len(names)] * len(names) if config.weights == "equal" else np.divide(denominators, sum(denominators))
     uploads = chosen.uploads(config.rounds)
 
-    # Every upload that passed has one event, and every event one upload; records perturbed at home have one each.
-    ledger = Counter(event.to_json() for event in result.ledger.events())
+    # Every upload that left has one event, and every event one upload; records perturbed at home have one each.
+    mirror = Counter(event.to_json() for event in result.ledger.events())
+    accounts = link.each(ShowEvents(session.label))
+    own = Counter(event.to_json() for account in accounts for event in account.events)
     passed = Counter(event.to_json() for each in seen for event in each.events)
     passed.update(upload.event.to_json() for upload in home)
-    assert ledger == passed, "the ledger is not what passed the door"
-    assert set(ledger.values()) == {1}, "an event is in the ledger twice"
+    assert own == passed, "what the sites' ledgers have is not what passed"
+    assert mirror == passed, "what the mirror has is not what passed"
+    assert set(mirror.values()) == {1}, "an event is in the ledger twice"
     expected = Counter((name, s) for name in names for s in range(1, uploads + 1))
     rounds = Counter((event.client, event.round) for each in seen for event in each.events)
     assert rounds == expected, "not one event for each client and round"

@@ -19,7 +19,6 @@ from accounting import (
     nominal_mu,
 )
 from dpfedvis.data import FederatedData
-from dpfedvis.federation import Streams
 from dpfedvis.mechanisms import MECHANISMS, HeuristicNoise, InputPerturbation, PublishedFedDL, mechanism
 from dpfedvis.mechanisms.base import PreparedRecords
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -27,6 +26,7 @@ from dpfedvis.mechanisms.scale import MedianDistance, Moments
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.mmd import mmd2
 from dpfedvis.numerics.optimisers import Plain
+from dpfedvis.numerics.random_streams import Streams
 
 SETTING = PublicParameters(Kernel((0.2,)), landmarks=7, features=4, rounds=3, local_steps=1, step_size=0.5)
 RELEASES = {**MECHANISMS, "moments": Moments, "median": MedianDistance}

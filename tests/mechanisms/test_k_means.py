@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.cluster import KMeans as Lloyd
 
 from accounting import Budget, InvalidParameter
-from dpfedvis.federation.feddl import FedDL
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.mechanisms import KMeans, k_means
 from dpfedvis.mechanisms.base import PreparedRecords
 from dpfedvis.mechanisms.public_parameters import PublicParameters

@@ -8,9 +8,6 @@ import pytest
 from accounting import InvalidParameter
 from accounting.gate import Gate
 from accounting.noise import SeededNoise
-from dpfedvis.federation import Door, Streams
-from dpfedvis.federation import noise_plan as plan
-from dpfedvis.federation.client import Client
 from dpfedvis.mechanisms import (
     MECHANISMS,
     ClippedGradientPerturbation,
@@ -20,6 +17,11 @@ from dpfedvis.mechanisms import (
     MeanEmbedding,
     VariablePerturbation,
 )
+from dpfedvis.numerics.random_streams import Streams
+from dpfedvis.protocol import noise_plan as plan
+from dpfedvis.server.session import Mirror
+from dpfedvis.site.computation import Computation
+from dpfedvis.site.ledger import RunAccount
 
 TRUSTS = ("local", "aggregate", "central")
 THEOREM = {"bound": "theorem", "tau_x": 3.0, "tau_y": 6.0, "upsilon": 5.5}
@@ -127,12 +129,12 @@ def half_sigma(patch):
 
 
 def noise_forgotten_on_one_client(patch):
-    noisy = Client._noisy
+    noisy = Computation._noisy
 
     def forgetful(self, values, event, *facts):
-        return values if self.plan.name == "client-1" else noisy(self, values, event, *facts)
+        return values if event.client == "client-1" else noisy(self, values, event, *facts)
 
-    patch.setattr(Client, "_noisy", forgetful)
+    patch.setattr(Computation, "_noisy", forgetful)
 
 
 def curator_forgets(patch):
@@ -162,29 +164,56 @@ def delta_of_another_client(patch):
     patch.setattr(plan, "_sensitivity", lambda chosen, public, n: stated(chosen, public, other.get(n, n)))
 
 
+def _forgotten(event):
+    return (event.client, event.round) == ("client-2", 1)
+
+
+def release_missing_at_the_site(patch):
+    record = RunAccount.record
+    patch.setattr(RunAccount, "record", lambda self, event: None if _forgotten(event) else record(self, event))
+
+
+def release_missing_in_the_mirror(patch):
+    write = Mirror.write
+
+    def careless(self, events, receipts):
+        return write(self, [event for event in events if not _forgotten(event)], receipts)
+
+    patch.setattr(Mirror, "write", careless)
+
+
 def release_missing(patch):
-    account = Door.account
-
-    def careless(self, uploads):
-        return account(self, [u for u in uploads if (u.event.client, u.event.round) != ("client-2", 1)])
-
-    patch.setattr(Door, "account", careless)
+    """Both ledgers agree with each other, and not with what left."""
+    release_missing_at_the_site(patch)
+    release_missing_in_the_mirror(patch)
 
 
 def event_written_twice(patch):
-    account = Door.account
+    write = Mirror.write
     patch.setattr(Gate, "fits", lambda *_: True)  # so that the checker objects and not the ledger
 
-    def twice(self, uploads):
-        account(self, uploads)
-        if uploads[0].event.round == 1:
-            account(self, uploads[:1])
+    def twice(self, events, receipts):
+        write(self, events, receipts)
+        if events[0].round == 1:
+            write(self, events[:1], receipts[:1])
 
-    patch.setattr(Door, "account", twice)
+    patch.setattr(Mirror, "write", twice)
+
+
+def event_written_twice_at_the_site(patch):
+    record = RunAccount.record
+    patch.setattr(Gate, "fits", lambda *_: True)
+
+    def twice(self, event):
+        record(self, event)
+        return record(self, event) if (event.client, event.round) == ("client-0", 1) else None
+
+    patch.setattr(RunAccount, "record", twice)
 
 
 LOCAL = ("gradient", "theorem", "clipped", "variable", "k-means", "mean-embedding")
-NOISE, FRESH, DELTA, LEDGER = "variance", "not fresh", "Δ of client", "ledger is not what passed"
+NOISE, FRESH, DELTA = "variance", "not fresh", "Δ of client"
+SITE, MIRROR = "sites' ledgers have is not what passed", "mirror has is not what passed"
 FAULTS = [
     *((name, trust, noise_twice, NOISE) for name in LOCAL for trust in TRUSTS),
     *((name, trust, half_sigma, NOISE) for name in LOCAL for trust in TRUSTS),
@@ -193,8 +222,11 @@ FAULTS = [
     *((name, trust, same_noise_every_round, FRESH) for name in LOCAL[:-1] for trust in TRUSTS),
     *((name, "local", same_noise_at_every_client, FRESH) for name in LOCAL),
     *((name, trust, delta_of_another_client, DELTA) for name in LOCAL for trust in TRUSTS),
-    *((name, trust, release_missing, LEDGER) for name in LOCAL for trust in TRUSTS),
-    *((name, "local", event_written_twice, LEDGER) for name in ("gradient", "mean-embedding")),
+    *((name, trust, release_missing, SITE) for name in LOCAL for trust in TRUSTS),
+    *(("gradient", trust, release_missing_at_the_site, SITE) for trust in TRUSTS),
+    *(("gradient", trust, release_missing_in_the_mirror, MIRROR) for trust in TRUSTS),
+    *((name, "local", event_written_twice, MIRROR) for name in ("gradient", "mean-embedding")),
+    *((name, "local", event_written_twice_at_the_site, SITE) for name in ("gradient", "mean-embedding")),
 ]
 
 

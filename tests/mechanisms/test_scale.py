@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting import Budget, InvalidParameter, Ledger, Unprotected, UnprotectedReleaseError
+from accounting import Budget, InvalidParameter, Ledger, Unprotected
 from dpfedvis.data import FederatedData
-from dpfedvis.federation.feddl import FedDL
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation
 from dpfedvis.mechanisms.scale import MedianDistance, Moments, kernel_of_distance, public_kernel
+from dpfedvis.server.session import SiteRefused
 from tests.makers import federation
 
 
@@ -102,7 +103,7 @@ def test_moments_are_sampled_by_nobody():
 def test_the_median_is_an_unprotected_release():
     fed, ledger, seen = fed_of(), Ledger(budget=Budget(2.0, 1e-5)), []
     config = FedDL(landmarks=6, mechanism="gradient", budget=Budget(2.0, 1e-5), gamma="median", rounds=2)
-    with pytest.raises(UnprotectedReleaseError, match="median"):
+    with pytest.raises(SiteRefused, match="median distance would leave this site without protection"):
         config.run(fed, ledger=ledger, witness=lambda events, values: seen.append(values))
     assert len(ledger) == 0
     assert not seen

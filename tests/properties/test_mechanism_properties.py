@@ -1,4 +1,4 @@
-"""Neighbouring data sets: the integers of a client, before their noise, differ by no more than the Δ in its event."""
+"""Neighbouring data sets: the integers of a site, before their noise, differ by no more than the Δ in its event."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from accounting import Budget
-from dpfedvis.federation import Client, Streams
-from dpfedvis.federation.noise_plan import client_plans, plan_run
 from dpfedvis.mechanisms import (
     ClippedGradientPerturbation,
     GradientPerturbation,
@@ -25,12 +23,17 @@ from dpfedvis.mechanisms import (
 )
 from dpfedvis.mechanisms.base import PreparedRecords
 from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.releases import SINGLE_RELEASES
 from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
 from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.mmd import smoothness
 from dpfedvis.numerics.projections import SpectralBall
+from dpfedvis.protocol.contract import Contract, Member
+from dpfedvis.protocol.messages import Perturb, Send
+from dpfedvis.protocol.noise_plan import Extra
+from dpfedvis.site.computation import Computation
 
 N_Y, M = 5, 3
 MECHANISMS = {
@@ -66,15 +69,40 @@ def grids_of(chosen, steps):
 
 
 @cache
-def multipliers(chosen, adjacency, unit="record", epsilon=1.0):
-    return plan_run(Budget(epsilon, 1e-12, adjacency=adjacency, unit=unit), chosen, 3, None, "seeded", {}, 100)
+def contract_of(chosen, adjacency, members, unit="record", epsilon=1.0):
+    """A run that releases it: in rounds, or once, beside gradients."""
+    single = chosen.what in SINGLE_RELEASES
+    return Contract(
+        run="test",
+        budget=Budget(epsilon, 1e-12, adjacency=adjacency, unit=unit),
+        mechanism=GradientPerturbation(trust=chosen.trust) if single else chosen,
+        rounds=3,
+        noise="seeded",
+        seed=0,
+        features=M,
+        members=members,
+        extras={chosen.what: Extra(0.5, chosen.stage, 100)} if single else {},
+        values=100,
+    )
+
+
+def contract_for(chosen, public, denominator, unit="record", epsilon=1.0):
+    """The contract of one site; that of a whole site does not have its number of records."""
+    known = 1.0 if unit == "client" else float(denominator)
+    return contract_of(chosen, public.adjacency, (Member("a", known, 1.0),), unit, epsilon)
 
 
 def plan_for(chosen, public, denominator, unit="record", epsilon=1.0):
-    """The plan of one client."""
-    run = multipliers(chosen, public.adjacency, unit, epsilon)
-    (plan,) = client_plans(run, chosen, public, ["a"], [float(denominator)], [1.0])
+    """The plan of one site."""
+    (plan,) = contract_for(chosen, public, denominator, unit, epsilon).site_plans(chosen, public)
     return plan
+
+
+class Quiet(Computation):
+    """What a site computes, but for its noise."""
+
+    def _noisy(self, values, *_):
+        return values
 
 
 def landmarks(chosen, Y, public):
@@ -86,13 +114,13 @@ def landmarks(chosen, Y, public):
     return grid.snap(inside(Y))
 
 
-def exact(chosen, X, Y, public, plan):
+def exact(chosen, X, Y, public, contract, site="a"):
     """The integers without their noise, and the event that accounts for them."""
+    computation = Quiet(contract, site, X)
     if chosen.protection == "home":
-        cell = chosen.grid(public, Y).step
-        return chosen.at_home(X, public) >> plan.bits_dropped(cell), plan.event(cell)
-    # Under central trust clients add no noise.
-    upload = Client(X, plan, replace(chosen, trust="central"), public, Streams(0), "seeded").upload(Y, 1)
+        upload = computation.perturbed(Perturb("", chosen, public))
+    else:
+        upload = computation.upload(Send("", chosen, public, 0 if chosen.what in contract.extras else 1, Y))
     return upload.values, upload.event
 
 
@@ -100,11 +128,11 @@ def length(integers):
     return math.sqrt(sum(int(value) ** 2 for value in integers.ravel()))
 
 
-def ratio(chosen, X, Y, record, public, plan=None):
+def ratio(chosen, X, Y, record, public, contract=None, site="a"):
     """How far the upload moves when the last record is replaced, or removed, relative to what the event says."""
     other = X[:-1] if public.adjacency == "add-remove" else np.vstack([X[:-1], record])
-    plan, Y = plan or plan_for(chosen, public, len(X)), landmarks(chosen, Y, public)
-    (here, event), (there, same) = (exact(chosen, each, Y, public, plan) for each in (X, other))
+    contract, Y = contract or contract_for(chosen, public, len(X)), landmarks(chosen, Y, public)
+    (here, event), (there, same) = (exact(chosen, each, Y, public, contract, site) for each in (X, other))
     assert event == same, "the event depends on a record"
     assert here.dtype == there.dtype == np.int64
     return length(here - there) * event.grid / event.sensitivity
@@ -128,8 +156,8 @@ def test_neighbours_differ_by_at_most_delta(name, adjacency, data):
     steps = steps if chosen.local_steps else 1
     public = setting_for(data.draw(KERNELS), adjacency, steps, stride, data.draw(grids_of(chosen, steps)))
     # At a tiny budget low bits are dropped, to make room for the noise.
-    plan = plan_for(chosen, public, len(X), epsilon=data.draw(st.sampled_from([1.0, 1e-9])))
-    assert ratio(chosen, X, Y, record, public, plan) <= SLACK
+    contract = contract_for(chosen, public, len(X), epsilon=data.draw(st.sampled_from([1.0, 1e-9])))
+    assert ratio(chosen, X, Y, record, public, contract) <= SLACK
 
 
 @pytest.mark.parametrize("unit", ["record", "client"])
@@ -236,9 +264,8 @@ def test_whole_clients_differ_by_at_most_the_delta_of_one_record(name, data):
     public = setting_for(data.draw(KERNELS), "replace-one", steps, grid=data.draw(grids_of(chosen, steps)))
     Y = landmarks(chosen, data.draw(arrays(N_Y)), public)
     epsilon = data.draw(st.sampled_from([1.0, 1e-9]))
-    (here, event), (there, same) = (
-        exact(chosen, each, Y, public, plan_for(chosen, public, len(each), "client", epsilon)) for each in (X, other)
-    )
+    contract = contract_for(chosen, public, None, "client", epsilon)
+    (here, event), (there, same) = (exact(chosen, each, Y, public, contract) for each in (X, other))
     assert event == same, "the event depends on the number of records"
     assert length(here - there) * event.grid <= event.sensitivity * SLACK
 
@@ -262,19 +289,18 @@ def test_events_of_weighted_sums_cover_every_client(name, trust):
     chosen, rng = replace(MECHANISMS[name], trust=trust), np.random.default_rng(4)
     sizes, weights = [4, 7, 12], [0.5, 0.2, 0.3]
     public = setting_for(Kernel((0.5,)), "replace-one")
-    plan = multipliers(chosen, "replace-one")
-    plans = client_plans(plan, chosen, public, ["a", "b", "c"], sizes, weights)
-    events = []
-    for size, weight, each in zip(sizes, weights, plans, strict=True):
+    members = tuple(Member(*facts) for facts in zip("abc", map(float, sizes), weights, strict=True))
+    contract, events = contract_of(chosen, "replace-one", members), []
+    for size, weight, site in zip(sizes, weights, contract.names, strict=True):
         for _ in range(20):
             X, Y = rng.normal(0, 2, (size, M)), rng.normal(0, 0.5, (N_Y, M))
-            assert ratio(chosen, X, Y, rng.normal(0, 2, (1, M)), public, each) <= SLACK
+            assert ratio(chosen, X, Y, rng.normal(0, 2, (1, M)), public, contract, site) <= SLACK
         Y = landmarks(chosen, np.zeros((N_Y, M)), public)
-        events.append(exact(chosen, X, Y, public, each)[1])
+        events.append(exact(chosen, X, Y, public, contract, site)[1])
         scale = 1.0 if trust == "local" else weight
         stated = scale * chosen.sensitivity(public, size)
         assert stated <= events[-1].sensitivity <= stated * (1 + 1e-3)
     if trust != "local":
         assert len({(event.sigma, event.grid) for event in events}) == 1, "one noise and one grid for the sum"
         multiplier = min(event.noise_multiplier for event in events)
-        assert multiplier == pytest.approx(plan.multipliers[chosen.what].sigma)
+        assert multiplier == pytest.approx(contract.plan.multipliers[chosen.what].sigma)

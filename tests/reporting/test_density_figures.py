@@ -12,10 +12,11 @@ from matplotlib.image import imread
 
 from accounting import Budget
 from dpfedvis import FedTSNE
-from dpfedvis.federation.private_map import Density, DensityGrid, PublishedMap, Subspace
-from dpfedvis.federation.private_map.subspace import client_level_remark
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.numerics.exact import Grid
+from dpfedvis.protocol.density import Density, DensityGrid
+from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.reporting.density_figures import (
     PALETTE,
     STANDS_OUT,
@@ -26,6 +27,7 @@ from dpfedvis.reporting.density_figures import (
     leading_class,
     smoothed,
 )
+from dpfedvis.server.subspace import client_level_remark
 from tests.makers import federation
 
 CELLS = 16

@@ -14,27 +14,36 @@ from accounting import Budget, Ledger
 from accounting.errors import AccountingError
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.data import load
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.estimators.refusals import refuse_data
 from dpfedvis.reporting.run_facts import RunFacts
 from dpfedvis.reporting.run_report import show
 from dpfedvis.runs.execute import execute
-from dpfedvis.runs.lifetime import ledger_path, read
 from dpfedvis.runs.results import SIMULATION
+from dpfedvis.runs.resume import RunInterrupted
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.statement_file import statement_of
-from tests.command_line import called
+from dpfedvis.site.ledger import SiteLedger, ledger_path
+from tests.command_line import called, check_refused
+from tests.crash.folders import content, copy
 
 COLUMNS = {"label_column": "diagnosis", "client_column": "hospital", "partition": "groups"}
 FAST = {"bounds": (0.0, 1.0), "placement": "weights", "sweeps": 1, "landmarks": 20, "anchors": 40, "jobs": 1}
 
 
-def write(path: Path, labels: tuple[str, ...] = ("benign", "malignant"), records: int = 60) -> Path:
+def write(
+    path: Path,
+    labels: tuple[str, ...] = ("benign", "malignant"),
+    records: int = 60,
+    hospitals: tuple[str, ...] = ("Suedklinik", "Nordspital", "Nordspital"),
+) -> Path:
     """Two hospitals, and a label in words."""
     rng = np.random.default_rng(0)
     with path.open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["age", "pressure", "bmi", "hospital", "diagnosis"])
         for number in range(records):
-            words = ["Nordspital" if number % 3 else "Suedklinik", labels[number % len(labels)]]
+            words = [hospitals[number % len(hospitals)], labels[number % len(labels)]]
             table.writerow([*rng.uniform(0, 1, 3).round(3), *words])
     return path
 
@@ -110,7 +119,7 @@ def test_a_run_with_real_noise_is_counted_and_keeps_labels_at_home(patients, tmp
     assert 1.4 < second.all_runs.epsilon < 1.5
     assert "2 runs with real noise" in runs[1].warnings[0]
     assert statement_of(runs[1].folder).to_dict() == second.to_dict()
-    with read(ledger_path(patients)) as lifetime:
+    with SiteLedger.read(ledger_path(patients)) as lifetime:
         assert lifetime.statement().end_to_end == pytest.approx(second.all_runs.epsilon)
     with np.load(runs[0].folder / "density.npz") as density:
         assert density["classes"].tolist() == ["malignant"]
@@ -162,6 +171,18 @@ COMBINATIONS: dict[str, tuple[dict[str, Any], str]] = {
     "by-class": ({"partition": "by-class", "client_column": None, "clients": 2}, "partition must be iid or groups"),
     "classes:1": ({"partition": "classes:1", "client_column": None, "clients": 2}, "partition must be iid or groups"),
     "dirichlet": ({"partition": "dirichlet:1", "client_column": None, "clients": 2}, "partition must be iid or groups"),
+    "by-class, whole groups": ({"partition": "by-class"}, "partition must be iid or groups"),
+    "more classes than there are": ({"partition": "classes:9"}, "partition must be iid or groups"),
+    "dealt by number, unit client": ({"partition": "iid", "unit": "client"}, "partition must be groups"),
+    "dealt by number, more clients than records": (
+        {"partition": "iid", "client_column": None, "clients": 999, "adjacency": "add-remove", "public_records": 30},
+        "partition must be groups",
+    ),
+    "some records, unit client": ({"records": 30, "unit": "client"}, "records must be left out with real noise"),
+    "some records, add-remove": (
+        {"records": 30, "adjacency": "add-remove", "public_records": 30},
+        "records must be left out with real noise",
+    ),
     "evaluate": ({"evaluate": True}, "evaluate must be left out"),
     "unit client, input": (
         {"unit": "client", "mechanism": "input", "release": "exact"},
@@ -172,6 +193,10 @@ COMBINATIONS: dict[str, tuple[dict[str, Any], str]] = {
         "unit of the budget must be record",
     ),
     "unit client, noisy rows": ({"unit": "client", "release": "noisy"}, "unit of the budget must be record"),
+    "unit client, the paper's claim": (
+        {"unit": "client", "scope": "landmarks", "release": "exact"},
+        "unit of the budget must be record",
+    ),
     "unit client, exact rows": ({"unit": "client", "release": "exact"}, "exact rows determine the records"),
     "landmarks only, private map": ({"scope": "landmarks", "release": "none"}, "scope must be end-to-end"),
     "exact rows": ({"release": "exact"}, "exact rows determine the records"),
@@ -208,9 +233,33 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(name, patients, tmp_
         execute(RunConfig(data=str(patients), **given), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert not (tmp_path / "run.unfinished").exists()
-    if (ledger := ledger_path(patients)).exists():
-        with Ledger.read(ledger) as kept:
-            assert len(kept) == 0
+    ledger = ledger_path(patients)
+    assert not list(ledger.parent.glob(f"{ledger.name}*"))
+
+
+@pytest.mark.parametrize("hidden", [{"unit": "client"}, {"adjacency": "add-remove"}])
+def test_an_estimator_refuses_a_deal_by_number_where_numbers_are_private(patients, hidden):
+    """One record more would move others to other clients."""
+    table = load(patients, label_column="diagnosis", client_column="hospital")
+    budget = Budget(1.0, 1e-5, **hidden)
+    for fed, noise in (
+        (FederatedData.from_dataset(table, clients=2, partition="iid"), "seeded"),
+        (FederatedData.from_dataset(table, partition="groups"), "discrete"),
+        (FederatedData([table.X[:30], table.X[30:]]), "discrete"),
+    ):
+        refuse_data(fed, budget, noise)
+    dealt = FederatedData.from_dataset(table, clients=2, partition="iid")
+    refuse_data(dealt, Budget(1.0, 1e-5), "discrete")
+    with pytest.raises(AccountingError, match=r"partition must be groups.*'iid'"):
+        refuse_data(dealt, budget, "discrete")
+
+
+def test_a_simulation_may_be_dealt_in_any_way(patients):
+    rows = [",".join([*row[:3], row[4]]) for row in csv.reader(patients.read_text().splitlines())]
+    patients.write_text("\n".join(rows) + "\n")
+    simulated = {"label_column": "diagnosis", "noise": "seeded", "clients": 2, "epsilon": 1.0}
+    for partition in ("by-class", "dirichlet:1"):
+        assert RunConfig(data=str(patients), partition=partition, **simulated).federated().n_clients == 2
 
 
 def test_a_hole_in_the_data_changes_no_refusal(tmp_path):
@@ -239,6 +288,98 @@ def test_where_the_unit_is_a_client_its_name_is_nowhere(patients, tmp_path):
             assert b"Suedklinik" not in content, file
     # At home each is called by its name.
     assert sorted(path.name.split("-")[1] for path in views.iterdir()) == ["Nordspital.png", "Suedklinik.png"]
+
+
+HOSPITALS = ("Nord", "West", "Ost", "Sued", "Mitte", "Insel")
+
+
+def names(fed: FederatedData) -> list[str]:
+    return [client.own_name for client in fed.clients]
+
+
+def test_clients_of_groups_are_in_the_order_of_their_names(tmp_path):
+    """In the order of the file, one record more could change it."""
+    data = write(tmp_path / "a.csv", hospitals=HOSPITALS)
+    assert names(config(data).federated()) == sorted(HOSPITALS)
+
+
+def test_the_order_of_clients_as_units_follows_from_a_secret_and_not_from_the_seed(tmp_path):
+    data = write(tmp_path / "a.csv", hospitals=HOSPITALS)
+    chosen = config(data, unit="client", epsilon=50.0)
+    table = chosen.dataset()
+    orders = {tuple(names(chosen.federated(table, secret))) for secret in range(10)}
+    assert len(orders) > 5
+    assert all(
+        names(chosen.updated(seed=seed).federated(table, 7)) == names(chosen.federated(table, 7)) for seed in range(5)
+    )
+
+
+def test_the_secret_order_is_kept_beside_the_run_and_used_again(tmp_path):
+    data = write(tmp_path / "a.csv", hospitals=HOSPITALS)
+    chosen, secrets = config(data, unit="client", epsilon=50.0), []
+    for name in ("one", "two"):
+        interrupted(chosen, tmp_path / name)
+        secrets.append(json.loads((tmp_path / f"{name}.unfinished" / "order.json").read_text()))
+    assert secrets[0] != secrets[1]
+    assert chosen.seed not in secrets
+    run = execute(chosen, tmp_path / "one", resume=True)
+    assert names(run.fed) == names(chosen.federated(order=secrets[0]))
+    for file in run.folder.rglob("*"):
+        if file.is_file():
+            assert str(secrets[0]).encode() not in file.read_bytes(), file
+
+
+def test_a_simulation_has_no_secret_order(tmp_path):
+    data = write(tmp_path / "a.csv", hospitals=HOSPITALS)
+    chosen = config(data, unit="client", epsilon=50.0, noise="seeded")
+    interrupted(chosen, tmp_path / "run")
+    assert json.loads((tmp_path / "run.unfinished" / "order.json").read_text()) is None
+    assert names(chosen.federated()) == names(chosen.federated(order=chosen.seed))
+
+
+# Interrupted
+
+
+def interrupted(chosen: RunConfig, folder: Path) -> None:
+    """Stop a run after its first round."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(RunInterrupted, match="--resume"):
+        execute(chosen, folder, (stop,))
+
+
+def test_of_a_run_and_its_copy_only_one_goes_on(patients, tmp_path):
+    """Both would draw noise of their own for the same releases, and one would be charged."""
+    chosen, kept = config(patients, sweeps=3), ledger_path(patients)
+    interrupted(chosen, tmp_path / "run")
+    twin = copy(tmp_path / "run", tmp_path / "twin")
+    assert execute(chosen, tmp_path / "run", resume=True).statement.all_runs.runs == 1
+    with Ledger.read(kept) as ledger:
+        before = [event.to_json() for event in ledger.events()]
+    left = content(twin)
+    with pytest.raises(DpfedvisError, match="tells of releases that it has not"):
+        execute(chosen, twin, resume=True)
+    with Ledger.read(kept) as ledger:
+        assert [event.to_json() for event in ledger.events()] == before
+    now = content(twin)
+    assert {name: now[name] for name in left if "uploads" in name} == {
+        name: left[name] for name in left if "uploads" in name
+    }
+
+
+def test_a_run_may_be_interrupted_and_resumed_many_times(patients, tmp_path):
+    chosen = config(patients)
+    interrupted(chosen, tmp_path / "run")
+    for _ in range(2):
+        with pytest.raises(RunInterrupted):
+            execute(chosen, tmp_path / "run", resume=True, progress=_interrupt)
+    assert execute(chosen, tmp_path / "run", resume=True).statement.all_runs.epsilon == pytest.approx(1.0)
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_the_order_of_neutral_names_is_a_public_shuffle():
@@ -278,9 +419,58 @@ def test_statement_of_a_run_and_of_a_ledger(patients, tmp_path):
     assert plain["epsilon_end_to_end"] == own["epsilon_end_to_end"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["run", "--ledger", "a"], ["--ledger", "nowhere"], ["nowhere"]])
-def test_statement_needs_one_of_them(arguments, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "give the folder of a run or --ledger FILE, one of the two; neither was given"),
+        (["run", "--ledger", "a"], "one of the two; both run and a was given"),
+        (["--ledger", "nowhere"], "nowhere"),
+        (["nowhere"], "nowhere holds no run"),
+        (["patients.csv"], "patients.csv is a file; give the folder of a run, or a ledger by --ledger"),
+    ],
+)
+def test_statement_needs_one_of_them(arguments, words, patients, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = called("statement", *arguments)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert not any(tmp_path.iterdir())
+    check_refused(called("statement", *arguments), words)
+    assert [path.name for path in tmp_path.iterdir()] == ["patients.csv"]
+
+
+def test_statement_of_an_unfinished_run_says_how_to_resume_it(patients, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    interrupted(config(patients), tmp_path / "run")
+    check_refused(called("statement", "run"), "run is not finished; resume it: dpfedvis run --out run --resume")
+
+
+def test_statement_has_all_runs_as_they_are_now(patients, tmp_path):
+    """Where their ledger is at hand; else as they were, with the time."""
+    first, second = (execute(config(patients, seed=seed), tmp_path / str(seed)).folder for seed in (0, 1))
+    written = (first / "statement.md").read_text()
+    assert "When this run ended, the ledger of these records knew of no other run." in written
+    now = called("statement", str(first)).stdout
+    assert "The ledger of these records knows of 2 runs with real noise: all together ε = 1.4" in now
+    assert (first / "statement.md").read_text() == written
+    for file in first.rglob("*"):
+        if file.is_file():
+            assert str(ledger_path(patients).parent).encode() not in file.read_bytes(), file
+    for left in ledger_path(patients).parent.glob(f"{ledger_path(patients).name}*"):
+        left.unlink()
+    assert called("statement", str(first)).stdout == written
+    assert "When this run ended, the ledger of these records knew of 2 runs" in called("statement", str(second)).stdout
+
+
+def test_a_run_without_a_budget_warns_that_it_counts_for_good(patients, tmp_path):
+    bare = {key: value for key, value in FAST.items() if key in ("bounds", "landmarks", "jobs")}
+    chosen = RunConfig(data=str(patients), **COLUMNS, **bare, rounds=2, perplexity=5.0)
+    run = execute(chosen, tmp_path / "run")
+    assert [warning for warning in run.summary()["warnings"] if "ε = ∞ from now on" in warning]
+    assert "with real noise" not in run.statement.words["all_runs"]
+    simulated = execute(chosen.updated(noise="seeded"), tmp_path / "simulated")
+    assert not simulated.warnings
+
+
+def test_a_stand_in_for_private_numbers_is_called_so(patients, tmp_path):
+    chosen = config(patients, adjacency="add-remove", public_records=225, epsilon=50.0)
+    page = str(execute(chosen, tmp_path / "run").statement)
+    assert "- records (public stand-in): 450" in page
+    assert "- records: " not in page
+    assert "All features share the public range from 0 to 1." in page

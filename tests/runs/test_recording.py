@@ -19,10 +19,10 @@ from attacks.shared.gradients import contribution_of
 from attacks.shared.registry import NothingToAttack
 from dpfedvis import FederatedData
 from dpfedvis.estimators.tsne import FedTSNE
-from dpfedvis.federation.door import in_units
 from dpfedvis.mechanisms import mechanism
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.mmd import data_gradient
+from dpfedvis.protocol.uploads import in_units
 from dpfedvis.reporting.run_report import show
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig

@@ -326,8 +326,7 @@ def test_tables_are_merged_setting_by_setting(tmp_path: Path) -> None:
     ("values", "sentence"),
     [
         ({"start": "x"}, "start must be one of uniform, normal, mean, but is 'x'"),
-        ({"feddl": {"workers": 3}}, "workers must be an object, which only Python can give, but is 3"),
-        ({"feddl": {"projection": "x"}}, "projection must be an object"),
+        ({"feddl": {"projection": "x"}}, "projection must be an object, which only Python can give, but is 'x'"),
         ({"tsne": {"further": {"perplexty": 3}}}, "did you mean 'perplexity'"),
         ({"tsne": {"further": {"perplexity": 3}}}, "tsne setting perplexity must be given as perplexity, but is 3"),
         (

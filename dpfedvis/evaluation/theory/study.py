@@ -13,6 +13,7 @@ import numpy as np
 from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.data import Dataset, FederatedData
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.evaluation.theory.bound import FLOOR, NORMS, Bound, Norm
 from dpfedvis.evaluation.theory.certificate import (
     RowsCase,
@@ -32,7 +33,6 @@ from dpfedvis.evaluation.theory.reconstruction import (
     thm5_printed,
     with_noisy_records,
 )
-from dpfedvis.federation.feddl import FedDL
 from dpfedvis.mechanisms.scale import kernel_of_distance
 from dpfedvis.numerics.distances import (
     Float64,

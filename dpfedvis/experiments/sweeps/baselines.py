@@ -9,17 +9,18 @@ from numpy.typing import NDArray
 
 from accounting import InvalidParameter
 from dpfedvis.data import FederatedData
+from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.estimators.maps import FederatedMap
 from dpfedvis.evaluation.metrics import Evaluated
 from dpfedvis.evaluation.scores import Scores, score
 from dpfedvis.experiments.sweeps.landmarks import Given
-from dpfedvis.federation.feddl import FedDL
-from dpfedvis.federation.private_map import PublishedMap, Recipe
-from dpfedvis.federation.private_map.subspace import Subspace
 from dpfedvis.numerics.distances import GramDistances
 from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.runs.settings import RunConfig
+from dpfedvis.server.recipe import Recipe
 
 
 def central_map(config: RunConfig, fed: FederatedData) -> Array:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfedvis.federation import FileDamaged
-from dpfedvis.numerics.files import read_arrays, write_arrays
+from dpfedvis.numerics.files import FileDamaged, read_arrays, write_arrays
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -7,7 +7,7 @@ all that left the clients for it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,13 +23,13 @@ from dpfedvis.estimators.maps import FedMap
 from dpfedvis.estimators.tsne import FedTSNE
 from dpfedvis.estimators.umap import FedUMAP
 from dpfedvis.experiments.sweeps.cache import Arrays, as_bytes, as_text, shared
-from dpfedvis.federation.feddl import FedDL, FedDLResult
+from dpfedvis.links import InProcess, Processes
 from dpfedvis.mechanisms import BaseMechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.base import Protection
 from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.mechanisms.rows import Rows
 from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.numerics.optimisers import Optimiser
+from dpfedvis.server import Program, Published
 
 
 @dataclass(frozen=True)
@@ -66,26 +66,22 @@ class _Sharing(FederatedEstimator):
     folder: Path
     address: str
 
-    def _learn(self, fed: FederatedData, rows: Rows) -> FedDLResult:
-        def make() -> Arrays:
-            learned = super(_Sharing, self)._learn(fed, rows)
-            events = "\n".join(event.to_json() for event in learned.ledger.events())
-            gammas = np.array(learned.public.kernel.gammas)
-            return {"landmarks": learned.landmarks, "gammas": gammas, "events": as_bytes(events)}
-
-        kept = shared(self.folder, self.address, make)
+    def _carry_out(self, fed: FederatedData, program: Program) -> tuple[Published, InProcess | Processes]:
+        kept = shared(self.folder, self.address, lambda: self._learned(fed, program))
         ledger, lines = Ledger(None, None), as_text(kept["events"]).splitlines()
         if lines:
             ledger.record(*map(from_json, lines))
-        result = FedDL(
-            landmarks=len(kept["landmarks"]),
-            mechanism=Given(),
-            start=kept["landmarks"],
-            gamma=Kernel(tuple(kept["gammas"].tolist())),
-            seed=self.random_state,
-        ).run(fed, ledger=ledger)
-        self._keep(fed, result)
-        return result
+        self._watched = {**self._watched, "ledger": ledger}
+        given = {"start": kept["landmarks"], "gamma": Kernel(tuple(kept["gammas"].tolist()))}
+        settings = replace(program.settings, mechanism=Given(), landmarks=len(kept["landmarks"]), feddl=given)
+        return super()._carry_out(fed, Program(settings))
+
+    def _learned(self, fed: FederatedData, program: Program) -> Arrays:
+        published, _ = super()._carry_out(fed, Program(replace(program.settings, release="landmarks")))
+        result = published.feddl
+        events = "\n".join(event.to_json() for event in result.ledger.events())
+        gammas = np.array(result.public.kernel.gammas)
+        return {"landmarks": result.landmarks, "gammas": gammas, "events": as_bytes(events)}
 
 
 class _SharingTSNE(_Sharing, FedTSNE):

@@ -78,7 +78,7 @@ class Layout(Protocol):
     title : str
         What its map is called on pages.
     refinement : mapping
-        Arguments of `dpfedvis.federation.private_map.Anchored` with which clients place records in such a map at home.
+        Arguments of `dpfedvis.site.placement.Anchored` with which clients place records in such a map at home.
     threads : bool
         Whether clients may place records in several threads at once.
     """

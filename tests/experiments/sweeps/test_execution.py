@@ -183,19 +183,21 @@ def test_shared_landmarks_change_no_score(distances: str, tmp_path: Path, cell) 
 
 
 def test_landmarks_are_learned_once_for_all_maps(tmp_path: Path, cell, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dpfedvis.estimators.base import FederatedEstimator
+    from dpfedvis.experiments.sweeps.landmarks import Given
+    from dpfedvis.server.feddl import FedDL
 
-    honest, learned = FederatedEstimator._learn, []
+    honest, learned = FedDL.learn, []
 
-    def learn(self, fed, rows):
-        learned.append(rows)
-        return honest(self, fed, rows)
+    def learn(self, *given, **named):
+        if not isinstance(self.mechanism, Given):
+            learned.append(self.seed)
+        return honest(self, *given, **named)
 
-    monkeypatch.setattr(FederatedEstimator, "_learn", learn)
+    monkeypatch.setattr(FedDL, "learn", learn)
     cells = [cell(), cell(affinity="kernel"), cell(clusters=5), cell(seed=1)]
     with SweepStore(tmp_path / "s.sqlite", create=True) as store:
         assert sweep(cells, store, version=ONE).statuses == {"done": 4}
-    assert len(learned) == 2
+    assert sorted(learned) == [0, 1]
 
 
 def test_damaged_landmarks_are_made_again(tmp_path: Path, cell) -> None:

@@ -1,0 +1,93 @@
+"""Sites made from federated data, with the policy that an estimator's own arguments ask for."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from accounting import Budget
+from accounting.events import TRUSTS
+from dpfedvis.data import FederatedData
+from dpfedvis.links import InProcess, Processes
+from dpfedvis.site import Identity, Policy, Site, SiteLedger
+from dpfedvis.site.folder import write_site
+
+
+def simulated(
+    fed: FederatedData,
+    *,
+    budget: Budget | None,
+    noise: str,
+    ledger: SiteLedger | None = None,
+    folder: Path | None = None,
+    jobs: int = 1,
+) -> InProcess:
+    """Return a link to one site for each client.
+
+    Parameters
+    ----------
+    fed : FederatedData
+    budget : Budget, optional
+        Of the run that the sites are made for; without one they release what is asked.
+    noise : {"seeded", "discrete"}
+    ledger : SiteLedger, optional
+        One ledger for all sites: that of the table which they were made from. By default each has its own, in memory,
+        or in `folder`.
+    folder : Path, optional
+        Where sites keep what outlives an interruption, each in a folder of its own.
+    jobs : int
+        Sites that work at the same time.
+    """
+    policy = policy_for(budget, noise)
+    members: list[Site] = []
+    with ExitStack() as opened:
+        for number, client in enumerate(fed.clients):
+            own = None if folder is None else folder / str(number)
+            members.append(
+                Site(
+                    client.name,
+                    client.X,
+                    labels=fed.labels_of(client),
+                    policy=policy,
+                    ledger=opened.enter_context(_ledger(own)) if ledger is None else ledger,
+                    identity=_identity(own),
+                    folder=own,
+                )
+            )
+        opened.pop_all()  # from here on they are the link's
+    owned = [] if ledger is not None else [site.ledger for site in members]
+    return InProcess(members, jobs=jobs, owned=owned)
+
+
+def started(fed: FederatedData, *, budget: Budget | None, noise: str, folder: Path) -> Processes:
+    """Return a link to one process for each client, whose files are made in `folder`; as `simulated` otherwise."""
+    policy, folders = policy_for(budget, noise), {}
+    for number, client in enumerate(fed.clients):
+        own = folders[client.name] = folder / str(number)
+        if not own.exists():
+            write_site(own, client.name, client.X, fed.labels_of(client), policy)
+    return Processes(folders)
+
+
+def policy_for(budget: Budget | None, noise: str) -> Policy:
+    """Return the policy of sites that an estimator makes: they do what its own arguments ask for."""
+    return Policy(
+        epsilon=None,
+        delta=1 - 2.0**-53,
+        unit=None,
+        noise=noise,
+        trusts=TRUSTS,
+        threshold=1,
+        unprotected=budget is None or budget.scope != "end-to-end",
+        rounds=2**31,
+        receipts="unsigned",
+    )
+
+
+def _ledger(folder: Path | None) -> SiteLedger:
+    return SiteLedger(None if folder is None else folder / "ledger.sqlite")
+
+
+def _identity(folder: Path | None) -> Identity:
+    """Return the key pair that a folder holds, made now if it has none."""
+    return Identity() if folder is None else Identity.kept(folder / "identity.key")

@@ -1,0 +1,188 @@
+"""The contract of a run: the public numbers from which the server and every site derive the same noise plan.
+
+A site believes no σ of the server's. It reads here what will be released and how often, composes the whole of it by
+itself, and signs only if the total is within its policy and budgets. All sites sign the same bytes; their hash stands
+in every request and receipt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from accounting import Budget, checks
+from accounting.errors import InvalidParameter
+from accounting.events import Trust
+from dpfedvis.mechanisms import Mechanism
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.releases import SINGLE_RELEASES
+from dpfedvis.numerics.random_streams import Streams
+from dpfedvis.protocol.noise_plan import Extra, RunPlan, SitePlan, check_trust, plan_run, site_plans
+
+VERSION = 1
+MOST_MEMBERS = 100_000
+
+
+@dataclass(frozen=True)
+class Member:
+    """A site of the run.
+
+    Parameters
+    ----------
+    name : str
+    denominator : float
+        Public number that its sums are divided by, before sampling: n_p, or a stand-in where that is private.
+    weight : float
+        ω_p in the server's average.
+    key : str
+        Its public key (Ed25519), in hexadecimal digits.
+    """
+
+    name: str
+    denominator: float
+    weight: float
+    key: str = ""
+
+    def __post_init__(self) -> None:
+        checks.text("name of a site", self.name)
+        checks.positive(f"denominator of {self.name}", self.denominator)
+        checks.between(f"weight of {self.name}", self.weight, 0.0, 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """What will be released in a run, by whom, and under which budget.
+
+    Parameters
+    ----------
+    run : str
+        Name of the run, unique.
+    budget : Budget, optional
+        None if nothing is protected.
+    mechanism : Mechanism
+        How landmarks are learned, with its settings.
+    rounds : int
+        S.
+    noise : {"seeded", "discrete"}
+    seed : int
+        Of all public randomness; with seeded noise of all randomness.
+    features : int
+        m.
+    members : tuple of Member
+    extras : mapping of str to Extra
+        Single releases, by name.
+    values : int
+        Integers drawn for one upload of the mechanism at most.
+    sampling_rate : float, optional
+    tau_x : float, optional
+        Norm that records are clipped to for noisy rows.
+    unprotected : tuple of str
+        Names of what is released without noise.
+    threshold, colluders : int, optional
+        Fewest sites in a sum, by default all; sites that may work together against another.
+    derived : str
+        Hash of numbers that each site draws from the public seed: sites whose libraries differ refuse.
+    version : int
+    """
+
+    run: str
+    budget: Budget | None
+    mechanism: Mechanism
+    rounds: int
+    noise: str
+    seed: int
+    features: int
+    members: tuple[Member, ...]
+    extras: Mapping[str, Extra] = field(default_factory=dict)
+    values: int = 1
+    sampling_rate: float | None = None
+    tau_x: float | None = None
+    unprotected: tuple[str, ...] = ()
+    threshold: int | None = None
+    colluders: int = 0
+    derived: str = ""
+    version: int = VERSION
+
+    def __post_init__(self) -> None:
+        checks.text("run", self.run)
+        if self.version != VERSION:
+            raise InvalidParameter("version of the protocol", self.version, f"{VERSION}, which this code speaks")
+        checks.count("rounds", self.rounds)
+        checks.count("features", self.features)
+        checks.at_least("seed", self.seed, 0)
+        checks.whole("number of sites", len(self.members), 1, MOST_MEMBERS)
+        names = [member.name for member in self.members]
+        if len(set(names)) < len(names):
+            raise InvalidParameter("names of the sites", names, "distinct")
+        total = math.fsum(member.weight for member in self.members)
+        if not abs(total - 1) <= 1e-9:
+            raise InvalidParameter("sum of the weights", total, "1")
+        if self.mechanism.what in SINGLE_RELEASES:
+            raise InvalidParameter("name of the upload", self.mechanism.what, "not that of a single release")
+        check_trust(self.mechanism)
+        if self.threshold is not None:
+            checks.whole("threshold", self.threshold, 1, len(self.members))
+        checks.whole("colluders", self.colluders, 0, len(self.members) - 1)
+        # In one order, so that all sites derive the same numbers to the last bit.
+        object.__setattr__(self, "extras", dict(sorted(self.extras.items())))
+        if not self.derived:
+            object.__setattr__(self, "derived", derived(self.seed))
+
+    @property
+    def trust(self) -> Trust:
+        """Trust model of all releases."""
+        return self.mechanism.trust
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the sites, in order."""
+        return [member.name for member in self.members]
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The number of each site, by name: it selects its random streams."""
+        return {name: number for number, name in enumerate(self.names)}
+
+    @cached_property
+    def plan(self) -> RunPlan | None:
+        """The noise multipliers of all protected releases; None if there are none."""
+        return plan_run(
+            self.budget, self.mechanism, self.rounds, self.sampling_rate, self.noise, self.extras, self.values
+        )
+
+    @cached_property
+    def epsilon(self) -> float:
+        """ε of all protected releases of a site together, at the budget's δ; 0 if there are none."""
+        return 0.0 if self.plan is None else self.plan.multipliers.epsilon
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How often each release is made by a site, by name."""
+        counts = dict.fromkeys((*self.extras, *self.unprotected), 1)
+        return counts | {self.mechanism.what: self.mechanism.uploads(self.rounds)}
+
+    def site_plans(self, mechanism: Mechanism, public: PublicParameters) -> list[SitePlan]:
+        """Return the noise plan of each site for one kind of upload."""
+        # All sites of one process ask for the same: the last answer is kept.
+        asked, kept = self.__dict__.get("_last", (None, []))
+        if asked is not None and asked[0] is mechanism and asked[1] is public:
+            found: list[SitePlan] = kept
+            return found
+        rate = public.sampling_rate or 1.0
+        denominators = [rate * member.denominator for member in self.members]
+        weights = [member.weight for member in self.members]
+        plans = site_plans(self.plan, mechanism, public, self.names, denominators, weights)
+        self.__dict__["_last"] = ((mechanism, public), plans)
+        return plans
+
+
+def derived(seed: int) -> str:
+    """Return a hash of numbers drawn from the public seed, by every kind of draw that sites make from it."""
+    generator = Streams(seed).generator("derived")
+    drawn = [generator.standard_normal(64), generator.random(64), generator.permutation(1000).astype(np.float64)]
+    return hashlib.sha256(b"".join(each.astype("<f8").tobytes() for each in drawn)).hexdigest()

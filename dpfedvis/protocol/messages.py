@@ -1,0 +1,268 @@
+"""Requests of the server and replies of a site: all that travels between them.
+
+A run in order: `Describe`, `Agree`, `Begin`; then `Prepare`, `Perturb`, `Send` and `SendRows` as the contract says;
+`Place` when a map is published; `ShowEvents` and `Forget` at any time. Every request but the first two names the
+contract by its hash.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from accounting import Event
+from dpfedvis.mechanisms import Mechanism
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.rows import Rows
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.layouts import Layout
+from dpfedvis.protocol.contract import Contract
+from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.protocol.uploads import Values
+from dpfedvis.protocol.views import RAW, View, ViewName
+
+PLACEMENTS = ("anchored", "diffused", "weights", "transform")
+
+# Codes of a refusal.
+MALFORMED, NOT_AGREED, POLICY, BUDGET, NOT_PLANNED, ANSWERED, STORAGE, RESTORED, FAILED = (
+    "malformed", "not-agreed", "policy", "budget", "not-planned", "answered", "storage", "restored", "failed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """A site's word that an event is in its ledger: its place there, and the hash of the chain up to it.
+
+    Parameters
+    ----------
+    site : str
+    contract : str
+        Hash of the contract.
+    sequence : int
+    head : str
+    signature : str
+        In hexadecimal digits; empty in a simulation, where a site signs once a run.
+    """
+
+    site: str
+    contract: str
+    sequence: int
+    head: str
+    signature: str = ""
+
+    @property
+    def signed(self) -> bytes:
+        """The bytes that the signature is of."""
+        return f"receipt|{self.contract}|{self.sequence}|{self.head}|{self.site}".encode()
+
+
+# Requests
+
+
+@dataclass(frozen=True)
+class Describe:
+    """Ask for the public facts of a site.
+
+    Parameters
+    ----------
+    hides_records : bool
+        Whether the number of records is private in the run to come: it is then not told.
+    """
+
+    hides_records: bool = False
+
+
+@dataclass(frozen=True)
+class Agree:
+    """Propose a contract.
+
+    Parameters
+    ----------
+    contract : Contract
+    receipts : tuple of Receipt
+        The last that the server has of each site: a site finds by its own whether its ledger is an old copy.
+    """
+
+    contract: Contract
+    receipts: tuple[Receipt, ...] = ()
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Show every member's signature of the contract, in the contract's order."""
+
+    contract: str
+    signatures: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepare:
+    """Send the public facts of a view: uploads are then computed from it."""
+
+    contract: str
+    view: View
+
+
+@dataclass(frozen=True, eq=False)
+class Perturb:
+    """Ask a site to perturb its records at home, once. Nothing but a receipt comes back."""
+
+    contract: str
+    mechanism: Mechanism
+    public: PublicParameters
+
+
+@dataclass(frozen=True, eq=False)
+class Send:
+    """Ask for one upload.
+
+    Parameters
+    ----------
+    contract : str
+    mechanism : Mechanism
+    public : PublicParameters
+    round : int
+        From 1; 0 for a single release.
+    landmarks : array of shape (n_y, m), optional
+        Y; None for a single release, which needs none.
+    view : str
+        What it is computed from.
+    """
+
+    contract: str
+    mechanism: Mechanism
+    public: PublicParameters
+    round: int = 0
+    landmarks: Array | None = None
+    view: ViewName = RAW
+
+
+@dataclass(frozen=True, eq=False)
+class SendRows:
+    """Ask for one row a record: noisy if the contract has budget for rows, exact if it lists them as unprotected."""
+
+    contract: str
+    rows: Rows
+    landmarks: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Send the published map; the site places its own records in it at home.
+
+    Parameters
+    ----------
+    contract : str
+    published : PublishedMap
+    layout : Layout
+        How the map was laid out.
+    placement : str or callable
+        A short name of `PLACEMENTS`; a callable works in one process only.
+    """
+
+    contract: str
+    published: PublishedMap
+    layout: Layout
+    placement: Any = PLACEMENTS[0]
+
+
+@dataclass(frozen=True)
+class ShowEvents:
+    """Ask for the events of a run after a place in the site's ledger."""
+
+    contract: str
+    after: int = 0
+
+
+@dataclass(frozen=True)
+class Forget:
+    """Tell that a run is over: what a site keeps only to resend it may go. Its ledger stays."""
+
+    contract: str
+
+
+Request = Describe | Agree | Begin | Prepare | Perturb | Send | SendRows | Place | ShowEvents | Forget
+
+
+# Replies
+
+
+@dataclass(frozen=True)
+class Description:
+    """Public facts of a site.
+
+    Parameters
+    ----------
+    site : str
+    key : str
+        Its public key, in hexadecimal digits.
+    records : int, optional
+        None where it is private.
+    features : int
+    dtype : str
+    labels : bool
+        Whether its records have labels.
+    """
+
+    site: str
+    key: str
+    records: int | None
+    features: int
+    dtype: str = "float32"
+    labels: bool = False
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A site's signature of a contract."""
+
+    site: str
+    contract: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was asked for is done; nothing else comes back."""
+
+    site: str
+
+
+@dataclass(frozen=True)
+class Perturbed:
+    """Records were perturbed at home, under this event."""
+
+    site: str
+    event: Event
+    receipt: Receipt
+
+
+@dataclass(frozen=True, eq=False)
+class Sent:
+    """An upload, with the event that accounts for it and the receipt of the site's ledger."""
+
+    site: str
+    values: Values
+    event: Event
+    receipt: Receipt
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events of a run in a site's ledger, and its receipt for the last."""
+
+    site: str
+    events: tuple[Event, ...]
+    receipt: Receipt | None
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A site does not do what was asked, for this reason in public words. Nothing was released."""
+
+    site: str
+    code: str
+    words: str
+
+
+Reply = Description | Signed | Done | Perturbed | Sent | Events | Refused

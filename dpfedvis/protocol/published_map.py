@@ -1,0 +1,67 @@
+"""The published map: all that a client needs to place its own records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from accounting.errors import InvalidParameter
+from dpfedvis.numerics.exact import block_rows
+from dpfedvis.numerics.exact_sums import NEAREST, place_by_weights
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.protocol.subspace import Subspace
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedMap:
+    """Landmarks and their map, computed from protected uploads alone.
+
+    Parameters
+    ----------
+    subspace : Subspace
+    anchors : array of shape (k, d), float32
+        Points of the subspace that represent the landmarks.
+    places : array of shape (k, 2), float64
+        Places of the anchors on the map; their box is centred at 0.
+    seed : int
+        Public seed of the clients' own layouts.
+    """
+
+    subspace: Subspace
+    anchors: Array
+    places: Array
+    seed: int
+
+    def __post_init__(self) -> None:
+        for array in (self.anchors, self.places):
+            if not np.isfinite(array).all():
+                raise InvalidParameter("private_map", "nan or inf", "finite")
+            # All clients share this frame bit for bit: it must not change.
+            array.setflags(write=False)
+        if len(self.anchors) != len(self.places):
+            raise InvalidParameter("places", len(self.places), f"one for each of {len(self.anchors)} anchors")
+
+    def place(self, X: Array) -> Array:
+        """Place records by their nearest anchors, shape (n, 2), each by itself and in exact arithmetic.
+
+        Distances to the anchors are exact integers; the places of the nearest `NEAREST` are averaged, with weights that
+        fall with the squared distance. So a record's place, and its cell, is the same in any company.
+        """
+        grid = self.subspace.grid
+        anchors, places = grid.nearest(self.anchors), np.asarray(self.places, dtype=np.float64)
+        found = np.empty((len(X), 2))
+        for start in range(0, len(X), rows := block_rows(len(anchors))):
+            cells = grid.cells(self.subspace.coordinates(X[start : start + rows]))
+            found[start : start + rows] = place_by_weights(cells, anchors, places, NEAREST)
+        return found
+
+    @property
+    def half(self) -> float:
+        """Half the side of the square that the map is shown in."""
+        return half_side(self.places)
+
+
+def half_side(places: Array) -> float:
+    """Return half the side of the square that shows a published map: a tenth more than its anchors need."""
+    return 1.1 * float(np.abs(places).max())

@@ -1,0 +1,5 @@
+"""The server: a program that asks sites, averages, learns landmarks and publishes. It never holds a record."""
+
+from dpfedvis.server.program import Program, ProgramSettings, Published
+
+__all__ = ["Program", "ProgramSettings", "Published"]

@@ -1,0 +1,261 @@
+"""The server's program: one object made from plain settings, which a link runs where the server is.
+
+It learns landmarks and then either asks for one row a record (Alg. 2 and 3), or publishes a private map in which sites
+place their own records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from accounting import Budget, Ledger
+from accounting.errors import InvalidParameter
+from dpfedvis.mechanisms import Mechanism
+from dpfedvis.mechanisms.rows import DistanceRows, GramRows, KernelRows, Rows
+from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.numerics.layouts import Layout, Progress
+from dpfedvis.protocol import wire
+from dpfedvis.protocol.ask import Ask
+from dpfedvis.protocol.contract import Contract
+from dpfedvis.protocol.density import Density
+from dpfedvis.protocol.noise_plan import row_sensitivity
+from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.protocol.uploads import Witness
+from dpfedvis.server.checkpoint import SnapshotMismatch, read_or_make
+from dpfedvis.server.feddl import Callback, FedDL, FedDLResult, NoiseName
+from dpfedvis.server.private_map import Learned, Shares
+from dpfedvis.server.recipe import Recipe
+
+RowKind = Literal["distance", "gram", "kernel"]
+ReleaseMode = Literal["exact", "noisy", "none", "landmarks"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramSettings:
+    """Settings of a program, all choices made.
+
+    Parameters
+    ----------
+    mechanism : Mechanism
+    budget : Budget, optional
+    release : {"exact", "noisy", "none", "landmarks"}
+        What follows the landmarks: exact or noisy rows, a private map, or nothing.
+    landmarks : int, optional
+        None for as many as a private map's noise allows.
+    rounds : int
+    noise : {"seeded", "discrete"}
+    seed : int
+    tau_x : float, optional
+    feddl : mapping
+        Further settings of `dpfedvis.server.feddl.FedDL`.
+    rows : {"distance", "gram", "kernel"}
+        Which rows are released.
+    release_share : float
+        Share of the budget for noisy rows.
+    row_gamma : float, optional
+        Kernel width of kernel rows; by default that of the landmarks' learning.
+    recipe : Recipe
+    layout : Layout, optional
+        Of a private map.
+    """
+
+    mechanism: Mechanism
+    budget: Budget | None = None
+    release: ReleaseMode = "landmarks"
+    landmarks: int | None = None
+    rounds: int = 50
+    noise: NoiseName = "seeded"
+    seed: int = 0
+    tau_x: float | None = None
+    feddl: Mapping[str, Any] = field(default_factory=dict)
+    rows: RowKind = "distance"
+    release_share: float = 0.5
+    row_gamma: float | None = None
+    recipe: Recipe = field(default_factory=Recipe)
+    layout: Layout | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """What a program leaves; nothing of it needs a record.
+
+    Parameters
+    ----------
+    feddl : FedDLResult
+    landmarks : array of shape (n_y, m)
+        In the units of the records.
+    rows : tuple of arrays of shape (n_p, width)
+        Of each site; empty without a release of rows.
+    row_noise : float
+        Standard deviation of the noise in a row.
+    map : PublishedMap, optional
+    density : Density, optional
+    remarks : tuple of str
+    label : str
+        Of the contract.
+    """
+
+    feddl: FedDLResult
+    landmarks: Array
+    rows: tuple[Array, ...] = ()
+    row_noise: float = 0.0
+    map: PublishedMap | None = None
+    density: Density | None = None
+    remarks: tuple[str, ...] = ()
+    label: str = ""
+
+    @property
+    def contract(self) -> Contract:
+        """What the sites signed."""
+        return self.feddl.contract
+
+
+@dataclass(frozen=True)
+class Program:
+    """The server's side of a run.
+
+    Parameters
+    ----------
+    settings : ProgramSettings
+    """
+
+    settings: ProgramSettings
+
+    def to_bytes(self) -> bytes:
+        """Return the program as JSON and arrays; raise `NotPortable`, with its name, for what has no such form."""
+        return wire.encode(self.settings)
+
+    @classmethod
+    def of_bytes(cls, data: bytes) -> Program:
+        """Inverse of `to_bytes`."""
+        return cls(wire.decode(data))
+
+    def run(
+        self,
+        ask: Ask,
+        *,
+        run: str | None = None,
+        ledger: Ledger | None = None,
+        witness: Witness | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoint: Path | None = None,
+        progress: Progress | None = None,
+    ) -> Published:
+        """Run it, by asking the sites.
+
+        Parameters
+        ----------
+        ask : Ask
+        run, ledger, witness, callbacks
+            As in `dpfedvis.server.feddl.FedDL.learn`.
+        checkpoint : Path, optional
+            Folder to keep what is needed to go on after an interruption.
+        progress : callable, optional
+            Called with (stage, done, total) in the stages after the rounds.
+        """
+        settings = self.settings
+        watched: dict[str, Any] = {"run": run, "ledger": ledger, "witness": witness, "callbacks": tuple(callbacks)}
+        watched["checkpoint"] = None if checkpoint is None else checkpoint / "landmarks"
+        if settings.release == "none":
+            return self._private(ask, watched, checkpoint, progress)
+        result, session = self._feddl().learn(ask, **watched)
+        if settings.release == "landmarks":
+            return Published(result, result.landmarks, label=session.label)
+        noise = self.row_noise(result)
+        if progress is not None:
+            progress("rows", 0, 1)
+        rows = session.rows(self.rows_of(result, noise), result.landmarks)
+        if progress is not None:
+            progress("rows", 1, 1)
+        return Published(result, result.landmarks, tuple(rows), noise, label=session.label)
+
+    def rows_of(self, result: FedDLResult, noise: float = 0.0) -> Rows:
+        """Return the rows that are asked for."""
+        settings = self.settings
+        if settings.rows == "kernel":
+            gamma = settings.row_gamma
+            return KernelRows(result.public.kernel if gamma is None else Kernel.gaussian(gamma))
+        return GramRows(noise) if settings.rows == "gram" else DistanceRows()
+
+    def _feddl(self) -> FedDL:
+        settings = self.settings
+        what = {"distance": DistanceRows.what, "gram": GramRows.what, "kernel": KernelRows.what}[settings.rows]
+        noisy, exact = settings.release == "noisy", settings.release == "exact"
+        own = {
+            "mechanism": settings.mechanism,
+            "budget": settings.budget,
+            "rounds": settings.rounds,
+            "tau_x": settings.tau_x,
+            "seed": settings.seed,
+            "noise": settings.noise,
+            "noisy_rows": {what: settings.release_share} if noisy else {},
+            "exact_rows": (what,) if exact and settings.mechanism.protection != "home" else (),
+        }
+        if settings.landmarks is not None:
+            own["landmarks"] = settings.landmarks
+        return FedDL(**{**settings.feddl, **own})
+
+    def row_noise(self, result: FedDLResult) -> float:
+        """Standard deviation of the noise that the rows will carry."""
+        tau_x, plan = self.settings.tau_x, result.plan
+        if self.settings.release != "noisy" or tau_x is None or plan is None:
+            return 0.0
+        rows = self.rows_of(result)
+        return plan.multipliers[rows.what].sigma * row_sensitivity(rows, result.landmarks, tau_x)
+
+    def _private(
+        self, ask: Ask, watched: dict[str, Any], checkpoint: Path | None, progress: Progress | None
+    ) -> Published:
+        """Learn and publish the landmarks' map; each site then places its own records."""
+        settings, recipe, layout = self.settings, self.settings.recipe, self.settings.layout
+        if settings.budget is None:
+            raise InvalidParameter("budget", None, "given for release='none'")
+        if layout is None:
+            raise InvalidParameter("layout", None, "given for release='none'")
+        learner = recipe.learner(
+            budget=settings.budget,
+            mechanism=settings.mechanism,
+            landmarks=settings.landmarks,
+            rounds=settings.rounds,
+            tau_x=settings.tau_x,
+            noise=settings.noise,
+            seed=settings.seed,
+            further=settings.feddl,
+        )
+        learned: Learned = learner.run(ask, **watched)
+        session, records = learned.session, learner.records_a_client(learned.feddl.contract)
+        anchors = recipe.anchored_points(learned, records, settings.seed)
+        # Kept, since a density is counted on it.
+        frame = read_or_make(
+            None if checkpoint is None else checkpoint / "published_map.npz",
+            lambda: {
+                "anchors": anchors,
+                "places": recipe.scaled(layout.lay_out_anchors(anchors, settings.seed), records),
+                "layout": np.array(repr(layout)),
+            },
+        )
+        if (made := str(frame.pop("layout"))) != repr(layout):
+            raise SnapshotMismatch(f"the map is published already, as {made}; resume without another layout")
+        published = PublishedMap(learned.subspace, **frame, seed=settings.seed)
+        if progress is not None:
+            progress("placement at home", 0, len(ask.sites))
+        session.place(published, layout, recipe.placement)
+        if progress is not None:
+            progress("placement at home", len(ask.sites), len(ask.sites))
+        density = recipe.count(learner, learned, published) if recipe.density else None
+        return Published(
+            learned.feddl,
+            learned.subspace.points(learned.feddl.landmarks),
+            map=published,
+            density=density,
+            remarks=learner.remarks(session),
+            label=session.label,
+        )
+
+
+wire.register(ProgramSettings, Recipe, Shares)

@@ -1,0 +1,395 @@
+"""A session: the server's side of a run, from the contract to averages. It sees replies, and never a record."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from accounting import BudgetExceeded, Event, GaussianRelease, Ledger, checks
+from accounting.accountants import tightest
+from accounting.errors import InvalidParameter
+from accounting.noise import parameter
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.mechanisms import Mechanism
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.rows import Rows
+from dpfedvis.numerics.exact import Integers
+from dpfedvis.numerics.files import read_arrays, write_arrays, write_text
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.layouts import Layout
+from dpfedvis.numerics.random_streams import Streams
+from dpfedvis.protocol.ask import Ask
+from dpfedvis.protocol.contract import Contract
+from dpfedvis.protocol.messages import (
+    Agree,
+    Begin,
+    Done,
+    Perturb,
+    Perturbed,
+    Place,
+    Prepare,
+    Receipt,
+    Refused,
+    Reply,
+    Request,
+    Send,
+    SendRows,
+    Sent,
+    Signed,
+)  # fmt: skip
+from dpfedvis.protocol.noise import add_noise, noise_source
+from dpfedvis.protocol.noise_plan import RunPlan, drawn_by
+from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.protocol.signatures import verify
+from dpfedvis.protocol.uploads import BadUpload, Upload, Values, Witness, in_units, too_large
+from dpfedvis.protocol.views import RAW, View, ViewName
+from dpfedvis.protocol.wire import label_of
+
+OnFailure = Literal["fail", "continue"]
+_R = TypeVar("_R", Signed, Done, Perturbed, Sent)
+
+
+class SiteRefused(DpfedvisError):
+    """A site did not do what it was asked, for a reason in its own public words."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(f"{refused.site} refused: {refused.words}")
+        self.site, self.code, self.words = refused.site, refused.code, refused.words
+
+
+class SiteFailed(DpfedvisError):
+    """A site gave no valid upload, and the run cannot continue without it."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A site that gave no valid upload in a round, and why."""
+
+    site: str
+    round: int
+    reason: str
+
+
+class Mirror:
+    """The server's copy of all sites' ledgers, made of their receipts.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    folder : Path, optional
+        Of a run that can be interrupted, whose ledger is that of this run alone. A site may then send what the ledger
+        knows a second time; it is not written again. The last receipts are kept there.
+    """
+
+    def __init__(self, ledger: Ledger, folder: Path | None = None) -> None:
+        self.ledger, self._own = ledger, folder is not None
+        self._known = {_place(event): event.to_json() for event in ledger.events()} if self._own else {}
+        self._kept = None if folder is None else folder / "receipts.json"
+        self.receipts: dict[str, Receipt] = {}
+        if self._kept is not None and self._kept.exists():
+            found = [Receipt(**each) for each in json.loads(self._kept.read_text(encoding="utf-8"))]
+            self.receipts = {each.site: each for each in found}
+
+    def refuse_above(self, contract: Contract) -> None:
+        """Raise `BudgetExceeded` if an earlier run of these sites leaves no room for the whole plan."""
+        plan, budget = contract.plan, self.ledger.budget
+        if self._own or plan is None or budget is None:
+            return
+        for name in set(contract.names) & set(self.ledger.clients):
+            before, asked = self.ledger.composition(name), plan.multipliers.composition
+            total = before.plus(asked)
+            spent, requested, whole = (tightest(each).epsilon(each, budget.delta) for each in (before, asked, total))
+            if whole > budget.epsilon:
+                raise BudgetExceeded(spent=spent, requested=requested, total=whole, budget=budget, client=name)
+
+    def write(self, events: Sequence[Event], receipts: Sequence[Receipt]) -> None:
+        """Write events that sites have accounted for."""
+        new = []
+        for event in events:
+            known = self._known.get(_place(event))
+            if known is None:
+                new.append(event)
+            elif known != event.to_json():
+                raise BadUpload(event.client, event.what, event.round, "was accounted for otherwise before")
+        if new:
+            self.ledger.record(*new)
+            if self._own:
+                self._known.update({_place(event): event.to_json() for event in new})
+        self.receipts.update({each.site: each for each in receipts})
+        if self._kept is not None and receipts:
+            self._kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_text(self._kept, json.dumps([asdict(each) for each in self.receipts.values()]))
+
+
+def _place(event: Event) -> tuple[str, str, int | None]:
+    return event.client, event.what, event.round
+
+
+class Session:
+    """The server's side of one run.
+
+    Parameters
+    ----------
+    ask : Ask
+    contract : Contract
+    mirror : Mirror
+    witness : Witness, optional
+        Called with everything that the server sees.
+    on_failure : {"fail", "continue"}
+        What to do when a site fails: stop, or continue with the others' average. Under `aggregate` and `central` trust
+        the run always stops, because the noise of the sum is shared among all sites.
+    folder : Path, optional
+        Where a trusted curator keeps its noisy sums, to send them again.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        contract: Contract,
+        mirror: Mirror,
+        witness: Witness | None = None,
+        on_failure: OnFailure = "fail",
+        folder: Path | None = None,
+    ) -> None:
+        self.contract, self.mirror = contract, mirror
+        self.label = label_of(contract)
+        self.failures: list[Failure] = []
+        self._ask, self._witness, self._folder = ask, witness, folder
+        self._on_failure = checks.one_of("on_failure", on_failure, ("fail", "continue"))
+        self._weights = {member.name: member.weight for member in contract.members}
+        self._streams = Streams(contract.seed)
+
+    @property
+    def plan(self) -> RunPlan | None:
+        """Noise multipliers; None if nothing is protected."""
+        return self.contract.plan
+
+    def open(self) -> None:
+        """Let every site sign the contract, and show all signatures to all."""
+        if self.contract.trust == "central" and not self._ask.one_process:
+            raise InvalidParameter("trust", "central", "local or aggregate: the uploads of real sites are not exact")
+        self.mirror.refuse_above(self.contract)
+        signed = self._all(Agree(self.contract, tuple(self.mirror.receipts.values())), Signed)
+        message = f"contract|{self.label}".encode()
+        for each, member in zip(signed, self.contract.members, strict=True):
+            if each.contract != self.label or not verify(member.key, each.signature, message):
+                raise SiteFailed(f"{member.name} signed another contract, or with another key")
+        self._all(Begin(self.label, tuple(each.signature for each in signed)), Done)
+
+    def prepare(self, view: View) -> None:
+        """Send the public facts of a view to all sites."""
+        self._all(Prepare(self.label, view), Done)
+
+    def perturb(self, mechanism: Mechanism, public: PublicParameters) -> None:
+        """Let all sites perturb their records at home."""
+        replies = self._all(Perturb(self.label, mechanism, public), Perturbed)
+        self.mirror.write([each.event for each in replies], [each.receipt for each in replies])
+
+    def place(self, published: PublishedMap, layout: Layout, placement: object) -> None:
+        """Send the published map to all sites, which place their own records."""
+        self._all(Place(self.label, published, layout, placement), Done)
+
+    def average(
+        self,
+        mechanism: Mechanism,
+        public: PublicParameters,
+        Y: Array | None = None,
+        round: int = 0,
+        view: ViewName = RAW,
+    ) -> Array:
+        """Ask all sites for an upload; return the weighted average.
+
+        Parameters
+        ----------
+        mechanism : Mechanism
+        public : PublicParameters
+        Y : array of shape (n_y, m), optional
+            None for a single release.
+        round : int
+            0 for a single release.
+        view : str
+
+        Returns
+        -------
+        array of the mechanism's shape
+        """
+        request = Send(self.label, mechanism, public, round, Y, view)
+        shape = mechanism.shape(public)
+        if mechanism.trust != "local" and mechanism.protection == "upload":
+            return self._sum(request, shape)
+        good, failures = self._sorted(self._ask.each(request), request, shape)
+        self._see(good)  # first, so that the mirror has all that arrived
+        for failure in failures:
+            self._judge(failure)
+        if not good:
+            raise SiteFailed(f"round {round}: no site gave a valid upload")
+        arrays = [in_units(each.values, each.event) for each in good]
+        weights = np.array([self._weights[each.site] for each in good])
+        return np.average(np.stack(arrays), axis=0, weights=weights)
+
+    def once(self, mechanism: Mechanism, public: PublicParameters, view: ViewName = RAW) -> Array:
+        """Make one release over all records; return the average."""
+        return self.average(mechanism, single_release(public), view=view)
+
+    def rows(self, rows: Rows, Y: Array) -> list[Array]:
+        """Return every site's rows, each of shape (n_p, width)."""
+        replies = self._all(SendRows(self.label, rows, Y), Sent)
+        for each, member in zip(replies, self.contract.members, strict=True):
+            records = each.values.shape[0] if isinstance(each.values, np.ndarray) and each.values.ndim else 0
+            Upload(each.values, each.event).check((records, rows.width(Y)))
+            if records != member.denominator:
+                raise BadUpload(each.site, rows.what, None, f"has {records} rows, not {member.denominator:g}")
+        self._see(replies)
+        return [in_units(each.values, each.event) for each in replies]
+
+    # The noise, from public numbers
+
+    def check(self, mechanism: Mechanism, public: PublicParameters) -> None:
+        """Raise if the noise of an upload would have too few or too many cells of its grid, before anything is spent.
+
+        Where kernel and grid are still to be learned, one stands in for the other: a grid as it follows from a kernel.
+        """
+        if self.plan is None or mechanism.protection != "upload":
+            return
+        grid = mechanism.grid(public, np.zeros((1, public.features)))
+        event = self.contract.site_plans(mechanism, public)[0].event(mechanism.cell(public, grid))
+        relative = mechanism.relative_noise(public)
+        parameter(
+            event.sigma,
+            checks.positive("grid", event.grid or 0.0),
+            parties=drawn_by(mechanism.trust, len(self._weights)),
+            least=1.0 if relative is None else float(relative.min()),
+        )
+
+    def variance(self, mechanism: Mechanism, public: PublicParameters) -> float:
+        """Variance of the noise in each value of the average; 0 if uploads have no noise."""
+        if self.plan is None or mechanism.protection != "upload":
+            return 0.0
+        plans = self.contract.site_plans(mechanism, public)
+        # A grid may follow from landmarks that are still to come: what rounding adds is then left out.
+        known = public.grid is not None or mechanism.needs_norm
+        cell = mechanism.cell(public, mechanism.grid(public, np.zeros((1, public.features)))) if known else 0.0
+        sigmas = [plan.sigma(cell) for plan in plans]
+        if mechanism.trust != "local":
+            return sigmas[0] ** 2
+        return math.fsum((plan.weight * sigma) ** 2 for plan, sigma in zip(plans, sigmas, strict=True))
+
+    # Replies
+
+    def _all(self, request: Request, kind: type[_R]) -> list[_R]:
+        """Ask all sites; raise `SiteRefused` unless each gives this kind of reply."""
+        found: list[_R] = []
+        for name, reply in zip(self._ask.sites, self._ask.each(request), strict=True):
+            if isinstance(reply, Refused):
+                raise SiteRefused(reply)
+            if not isinstance(reply, kind) or reply.site != name:
+                raise SiteFailed(f"{name} gave another reply than it was asked for")
+            found.append(reply)
+        return found
+
+    def _sum(self, request: Send, shape: tuple[int, ...]) -> Array:
+        """Return the sum of all sites' uploads, which is their weighted average, in its units."""
+        found = self._ask.total(request)
+        for refused in found.refusals:
+            self._judge(Failure(refused.site, request.round, refused.words))
+        assert found.values is not None
+        grids = {event.grid for event in found.events if isinstance(event, GaussianRelease)}
+        first, expected = found.events[0], self._expected(request)
+        for event, receipt, stated in zip(found.events, found.receipts, expected, strict=False):
+            if event != stated:
+                raise BadUpload(event.client, event.what, event.round, "states another event than the contract")
+            self._check_receipt(receipt, event.client, event)
+        if len(grids) != 1 or len(found.events) != len(self._weights):
+            raise BadUpload("the sum", first.what, first.round, "lacks a site, or has sites on different grids")
+        Upload(found.values, first).check(shape)
+        self.mirror.write(found.events, found.receipts)
+        total = self._curated(found.values, first, request)
+        if self._witness is not None:
+            self._witness(found.events, total)
+        return in_units(total, first)
+
+    def _sorted(
+        self, replies: Sequence[Reply], request: Send, shape: tuple[int, ...]
+    ) -> tuple[list[Sent], list[Failure]]:
+        """Return the uploads that are as the contract says, and the sites that gave no such."""
+        good: list[Sent] = []
+        failures: list[Failure] = []
+        round, expected = request.round, self._expected(request)
+        for number, (name, reply) in enumerate(zip(self._ask.sites, replies, strict=True)):
+            if not isinstance(reply, Sent):
+                words = reply.words if isinstance(reply, Refused) else "gave another reply than it was asked for"
+                failures.append(Failure(name, round, words))
+                continue
+            try:
+                self._check_sent(reply, name, round, expected[number] if expected else None)
+                Upload(reply.values, reply.event).check(shape)
+                good.append(reply)
+            except BadUpload as error:
+                failures.append(Failure(error.site, round, error.reason))
+        return good, failures
+
+    def _expected(self, request: Send) -> list[GaussianRelease]:
+        """Return the event that each site must state, as the contract has it; none if nothing is protected."""
+        chosen, public = request.mechanism, request.public
+        if chosen.protection != "upload":
+            return []
+        Y = np.zeros((1, public.features)) if request.landmarks is None else request.landmarks
+        cell = chosen.cell(public, chosen.grid(public, Y))
+        return [plan.event(cell, request.round) for plan in self.contract.site_plans(chosen, public)]
+
+    def _check_sent(self, reply: Sent, name: str, round: int, expected: GaussianRelease | None) -> None:
+        """Name a site whose upload is another's, of another round or on another grid, or too large to be added."""
+        event, values = reply.event, reply.values
+        if (reply.site, event.client, event.round or 0) != (name, name, round):
+            raise BadUpload(name, event.what, round, "is of another site or round")
+        if expected is not None and event != expected:
+            raise BadUpload(name, event.what, round, "states another sensitivity, noise or grid than the contract")
+        if too_large(values, len(self.contract.members)):
+            raise BadUpload(name, event.what, round, "has values beyond what can be added up")
+        self._check_receipt(reply.receipt, name, event)
+
+    def _check_receipt(self, receipt: Receipt, name: str, event: Event) -> None:
+        if (receipt.site, receipt.contract) != (name, self.label):
+            raise BadUpload(name, event.what, event.round, "has the receipt of another site or contract")
+        key = self.contract.members[self.contract.places[name]].key
+        if receipt.signature and not verify(key, receipt.signature, receipt.signed):
+            raise BadUpload(name, event.what, event.round, "has a receipt with a wrong signature")
+
+    def _see(self, replies: Sequence[Sent]) -> None:
+        self.mirror.write([each.event for each in replies], [each.receipt for each in replies])
+        if self._witness is not None:
+            for each in replies:
+                self._witness([each.event], each.values)
+
+    def _judge(self, failure: Failure) -> None:
+        self.failures.append(failure)
+        if self._on_failure == "fail" or self.contract.trust != "local":
+            raise SiteFailed(f"{failure.site} failed in round {failure.round}: {failure.reason}")
+
+    def _curated(self, total: Integers, event: Event, request: Send) -> Values:
+        """Add a trusted server's noise to a sum of exact uploads; under the other trust models it has its noise."""
+        if self.contract.trust != "central" or not isinstance(event, GaussianRelease):
+            return total
+        # Kept, too: new noise on the same sum after an interruption would be a second release.
+        name = f"curated-{event.what.replace(' ', '-')}-{request.round:06d}.npz"
+        path = None if self._folder is None else self._folder / name
+        if path is not None and path.exists():
+            return read_arrays(path)["values"]
+        generator = self._streams.generator("noise", event.what, "curator", request.round)
+        relative = request.mechanism.relative_noise(request.public)
+        noisy = add_noise(noise_source(self.contract.noise, generator), total, event, relative=relative)
+        if path is not None:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_arrays(path, {"values": noisy})
+        return noisy
+
+
+def single_release(public: PublicParameters) -> PublicParameters:
+    """Return the parameters for one release over all records."""
+    return replace(public, rounds=1, sampling_rate=None)

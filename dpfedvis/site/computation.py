@@ -1,0 +1,240 @@
+"""What a site computes for a request: exact integers, their noise, and the event, all from the contract."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from accounting import GaussianRelease, PostProcessing, Unprotected, checks
+from dpfedvis.mechanisms import Mechanism, PreparedRecords
+from dpfedvis.mechanisms.density import GridCounts
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.releases import SINGLE_RELEASES
+from dpfedvis.mechanisms.rows import noisy_rows
+from dpfedvis.numerics.exact import Floats, Integers
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.projections import SpectralBall
+from dpfedvis.numerics.random_streams import Streams
+from dpfedvis.protocol.contract import Contract
+from dpfedvis.protocol.messages import MALFORMED, NOT_PLANNED, Perturb, Send, SendRows
+from dpfedvis.protocol.noise import add_noise, noise_source
+from dpfedvis.protocol.noise_plan import MEAN_CELLS, SitePlan, drawn_by, row_event
+from dpfedvis.protocol.uploads import Upload
+from dpfedvis.protocol.views import RAW
+from dpfedvis.site.policy import Refusal
+
+
+class Computation:
+    """The uploads of one site in one run.
+
+    Parameters
+    ----------
+    contract : Contract
+    site : str
+    records : array of shape (n, m)
+
+    Attributes
+    ----------
+    views : dict of str to array
+        What uploads are computed from, by name.
+    cells : int
+        Of the density's grid, for all classes.
+    """
+
+    def __init__(self, contract: Contract, site: str, records: Array) -> None:
+        self._contract, self._site, self._records = contract, site, records
+        self._place, self._streams = contract.places[site], Streams(contract.seed)
+        self.views: dict[str, Array] = {RAW: records}
+        self.cells = 0
+        self._home: Upload | None = None
+        self._prepared: tuple[Array, Mechanism, float, PreparedRecords] | None = None
+
+    @property
+    def home(self) -> Upload:
+        """The perturbed records, which stay at the site, with the event of their perturbation."""
+        if self._home is None:
+            raise Refusal(NOT_PLANNED, "records were not perturbed")
+        return self._home
+
+    def keep_home(self, upload: Upload) -> None:
+        """Take these for the records of the run: perturbed now, or before an interruption."""
+        self._home = upload
+
+    # What a request may ask for
+
+    def check(self, request: Send) -> None:
+        """Refuse what is not in the contract, or what its sensitivity does not cover."""
+        contract, chosen, public = self._contract, request.mechanism, request.public
+        single = chosen.what in contract.counts and SINGLE_RELEASES.get(chosen.what) is type(chosen)
+        if not single and (chosen != contract.mechanism or type(chosen) is not type(contract.mechanism)):
+            raise Refusal(NOT_PLANNED, "this release is not in the contract")
+        if chosen.trust != contract.trust:
+            raise Refusal(NOT_PLANNED, "the contract has another trust model")
+        first, last = (0, 0) if single else (1, contract.counts[chosen.what])
+        if not first <= request.round <= last:
+            raise Refusal(NOT_PLANNED, f"round {request.round} of {chosen.what} is not in the contract")
+        budget = contract.budget
+        agreed = (
+            "replace-one" if budget is None else budget.adjacency,
+            None if single else contract.sampling_rate,
+            contract.seed,
+        )
+        if (public.adjacency, public.sampling_rate, public.public_seed) != agreed:
+            raise Refusal(NOT_PLANNED, "adjacency, sampling rate or seed are not those of the contract")
+        view = self.views.get(request.view)
+        if view is None or view.shape[1] != public.features:
+            raise Refusal(MALFORMED, f"the view {request.view} was not prepared, or has other features")
+        if (request.view == "density") != (chosen.what == "density"):
+            raise Refusal(NOT_PLANNED, f"{chosen.what} is not computed from the view {request.view}")
+        # With fewer, whether counting fails would depend on where records are.
+        if isinstance(chosen, GridCounts) and chosen.cells != self.cells:
+            raise Refusal(MALFORMED, "the density has another number of cells than its grid")
+        self._check_landmarks(request, single)
+        if chosen.protection == "upload":
+            self._check_size(chosen, public)
+
+    def _check_landmarks(self, request: Send, single: bool) -> None:
+        chosen, public, Y = request.mechanism, request.public, request.landmarks
+        if Y is None:
+            if not single:
+                raise Refusal(MALFORMED, "there are no landmarks")
+            return
+        if not isinstance(Y, np.ndarray) or Y.shape != (public.landmarks, public.features):
+            raise Refusal(MALFORMED, "the landmarks have another shape")
+        if Y.dtype not in (np.float32, np.float64) or not np.isfinite(Y).all():
+            raise Refusal(MALFORMED, "the landmarks are not finite numbers")
+        if chosen.protection != "upload":
+            return
+        grid = chosen.grid(public, Y)
+        if not np.array_equal(grid.snap(Y), Y):
+            raise Refusal(MALFORMED, "the landmarks are not on the grid")
+        bounds = chosen.projection
+        if isinstance(bounds, SpectralBall) and not bounds.contains(Y.astype(np.float64)):
+            raise Refusal(MALFORMED, "the landmarks are outside the set on which the sensitivity rests")
+
+    def _check_size(self, chosen: Mechanism, public: PublicParameters) -> None:
+        """Refuse an upload of more values than the contract pays for."""
+        plan = self._contract.plan
+        if plan is None or chosen.what not in {each.planned.what for each in plan.multipliers.releases}:
+            raise Refusal(NOT_PLANNED, f"the contract has no noise for {chosen.what}")
+        drawn = math.prod(chosen.shape(public)) * drawn_by(chosen.trust, len(self._contract.members))
+        if drawn > plan.multipliers[chosen.what].planned.values:
+            raise Refusal(NOT_PLANNED, f"{chosen.what} has more values than the contract says")
+
+    # Uploads
+
+    def upload(self, request: Send) -> Upload:
+        """Compute an upload, add its noise, and attach its event."""
+        chosen, public, round = request.mechanism, request.public, request.round
+        Y = np.zeros((1, public.features)) if request.landmarks is None else request.landmarks
+        plan = self._contract.site_plans(chosen, public)[self._place]
+        local = self._local(request, plan)
+        if public.sampling_rate is not None:
+            local = local.sample(public.sampling_rate, self._sampler(chosen.what, round))
+        if chosen.protection == "upload":
+            return self._protected(chosen, public, plan, local, Y, round)
+        generator = self._streams.generator("message", chosen.what, self._place, round)
+        message = chosen.message(local, Y, public, generator)
+        facts = {**self._facts(chosen.what), "round": round, "stage": chosen.stage, "trust": chosen.trust}
+        if chosen.protection == "home":
+            return Upload(message.values, PostProcessing(**facts, of=self.home.event.what))
+        priced = message.nominal_sigma is not None
+        event = Unprotected(
+            **facts,
+            why=chosen.why,
+            nominal_sensitivity=chosen.sensitivity(public, plan.denominator) if priced else None,
+            nominal_sigma=message.nominal_sigma,
+        )
+        return Upload(message.values, event)
+
+    def perturbed(self, request: Perturb) -> Upload:
+        """Perturb the records, once."""
+        chosen, public = request.mechanism, request.public
+        if chosen != self._contract.mechanism or chosen.protection != "home":
+            raise Refusal(NOT_PLANNED, "the contract has no perturbation of records")
+        plan = self._contract.site_plans(chosen, public)[self._place]
+        cell = chosen.grid(public, self._records).step
+        event = plan.event(cell)
+        integers = chosen.at_home(self._records, public) >> plan.bits_dropped(cell)
+        return Upload(self._noisy(integers, event), event)
+
+    def rows(self, request: SendRows) -> Upload:
+        """Compute a row for each record: noisy, of perturbed records, or exact, as the contract says."""
+        rows, Y, contract = request.rows, request.landmarks, self._contract
+        if not isinstance(Y, np.ndarray) or Y.ndim != 2 or Y.shape[1] != contract.features or not np.isfinite(Y).all():
+            raise Refusal(MALFORMED, "the landmarks have another shape, or are not finite")
+        if rows.what in contract.extras and contract.plan is not None:
+            tau_x = checks.positive("tau_x", contract.tau_x or 0.0)
+            event = row_event(contract.plan, rows, Y, tau_x, self._site)
+            if event.values > contract.plan.multipliers[rows.what].planned.values:
+                raise Refusal(NOT_PLANNED, f"{rows.what} have more values than the contract says")
+            return Upload(self._noisy(noisy_rows(rows, self._records, Y, tau_x), event), event)
+        facts = {**self._facts(rows.what), "stage": "release"}
+        if contract.mechanism.protection == "home":
+            home = self.home
+            values = rows.of(home.floats.astype(self._records.dtype), Y)
+            return Upload(values, PostProcessing(**facts, of=home.event.what))
+        if rows.what not in contract.unprotected:
+            raise Refusal(NOT_PLANNED, f"{rows.what} are not in the contract")
+        why = "one exact row for each record: the rows determine the records"
+        return Upload(rows.of(self._records, Y), Unprotected(**facts, why=why))
+
+    def _local(self, request: Send, plan: SitePlan) -> PreparedRecords:
+        """Return the records as the mechanism takes them; the last are kept, since rounds follow each other."""
+        view, chosen = self.views[request.view], request.mechanism
+        budget, kept = self._contract.budget, self._prepared
+        # Where the unit is a whole site its number of records is private, and the contract does not have it.
+        whole = budget is not None and budget.unit == "client"
+        denominator = float(max(len(view), 1)) if whole else plan.denominator
+        if kept is not None and kept[0] is view and kept[1] == chosen and kept[2] == denominator:
+            return kept[3]
+        # What follows a perturbation at home is post-processing, in floats.
+        home = chosen.protection == "home"
+        records = self.home.floats.astype(view.dtype) if home else chosen.prepare(view)
+        prepared = PreparedRecords(records, denominator)
+        self._prepared = (view, chosen, denominator, prepared)
+        return prepared
+
+    def _protected(
+        self,
+        chosen: Mechanism,
+        public: PublicParameters,
+        plan: SitePlan,
+        local: PreparedRecords,
+        Y: Array,
+        round: int,
+    ) -> Upload:
+        """Sum in integers, and add the site's noise under the trust model."""
+        grid = chosen.grid(public, Y)
+        integers, cell = chosen.total(local, Y, public, grid, plan.factor), chosen.cell(public, grid)
+        dropped = plan.bits_dropped(cell)
+        if plan.mean:
+            finer = MEAN_CELLS * 2.0**-dropped
+            integers = np.trunc(integers / max(len(local.records), 1) * finer).astype(np.int64)
+        elif dropped:
+            integers = integers >> dropped
+        event = plan.event(cell, round)
+        Upload(integers, event).check(chosen.shape(public))
+        if chosen.trust == "central":
+            return Upload(integers, event)  # the curator adds the noise
+        parties = drawn_by(chosen.trust, plan.clients)
+        return Upload(self._noisy(integers, event, parties, chosen.relative_noise(public)), event)
+
+    def _facts(self, what: str) -> dict[str, Any]:
+        budget = self._contract.budget
+        adjacency = "replace-one" if budget is None else budget.adjacency
+        return {"what": what, "client": self._site, "adjacency": adjacency}
+
+    def _sampler(self, what: str, round: int) -> np.random.Generator:
+        """Generator for sampling records. Secret if the noise is: amplification requires it."""
+        if self._contract.noise != "seeded":
+            return np.random.default_rng()
+        return self._streams.generator("sample", what, self._place, round)
+
+    def _noisy(
+        self, values: Integers, event: GaussianRelease, parties: int = 1, relative: Floats | None = None
+    ) -> Integers:
+        generator = self._streams.generator("noise", event.what, self._place, event.round or 0)
+        return add_noise(noise_source(self._contract.noise, generator), values, event, parties, relative)

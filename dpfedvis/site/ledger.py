@@ -1,0 +1,437 @@
+"""The ledger of a site: what all runs have released of its records.
+
+It outlives the runs and is the owner's. It is a ledger like that of a run (`accounting.Ledger`), with two more tables:
+`runs`, and `lifetime` with the budget for all of them. In it a site is called RUN/SITE.
+
+One file may hold several sites: those that a simulation made of one table. Another run may deal the records to other
+sites. So each run counts by its site that spent most, all those events are composed, and ε is read off at one δ: that
+of the run that asks, or that of the lifetime budget. δ is not added up.
+
+Without a file the ledger is in memory, for simulations.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Literal, Self
+
+from accounting import Budget, BudgetExceeded, Event, Ledger
+from accounting.assumptions import composed
+from accounting.errors import CannotAccount, InvalidParameter, LedgerError
+from accounting.rounding import rounded_up
+from accounting.sqlite_file import connect, named_errors
+from accounting.statement import DEFAULT_DELTA, AllRuns, Statement
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.site.all_runs import by_run, forecast, merged, state_of
+
+_TABLES = (
+    "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, started TEXT, data TEXT, sha256 TEXT, delta REAL)",
+    "CREATE TABLE IF NOT EXISTS lifetime (id INTEGER PRIMARY KEY CHECK (id = 1), epsilon REAL, delta REAL)",
+    "CREATE TABLE IF NOT EXISTS deals (run TEXT PRIMARY KEY, deal TEXT)",
+)
+
+
+class LifetimeExceeded(DpfedvisError):
+    """A run for which the lifetime budget of its records has no room."""
+
+
+class LedgerBusy(DpfedvisError):
+    """Another run on the same records is going on."""
+
+
+@dataclass(frozen=True)
+class RunMark:
+    """What the ledger keeps of a run.
+
+    Parameters
+    ----------
+    id : str
+        Random; a resumed run has that of its beginning.
+    started : str
+    data : str
+        Path of the data.
+    sha256 : str
+        Of the data. It stays with their owner: whoever knows all records but one could try out the last.
+    delta : float
+    deal : str
+        What made the sites. Where a site is the unit, it must be the same site in every run.
+    """
+
+    id: str
+    started: str
+    data: str
+    sha256: str
+    delta: float
+    deal: str = ""
+
+
+def ledger_folder() -> Path:
+    """Return the folder of the ledgers that have no other place."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    # The XDG specification says to ignore a relative path.
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
+    return root / "dpfedvis" / "ledgers"
+
+
+def ledger_path(data: Path) -> Path:
+    """Return where the ledger of a data file is by default, by the file's path."""
+    whole = data.expanduser().resolve()
+    return ledger_folder() / f"{whole.stem}-{hashlib.sha256(os.fsencode(whole)).hexdigest()[:16]}.sqlite"
+
+
+class RunAccount:
+    """What one site has released in one run; it refuses what would exceed the run's budget or the lifetime budget.
+
+    Parameters
+    ----------
+    ledger : SiteLedger
+    run, site : str
+    budget : Budget, optional
+        Of the run.
+    """
+
+    def __init__(self, ledger: SiteLedger, run: str, site: str, budget: Budget | None) -> None:
+        self._whole, self._run, self._site = ledger, run, site
+        self._place: tuple[int, str] | None = None
+        earlier = ledger.events(run, site)
+        self._written = Counter(event.to_json() for event in earlier)
+        self._own = Ledger(budget=budget, mirror=self._write if ledger.on_disk else None)
+        self._by_place = {(event.what, event.round): event for event in earlier}
+        if earlier:
+            self._own.record(*earlier)
+
+    def record(self, event: Event) -> tuple[int, str]:
+        """Write an event: it is on disk when this returns. Return its place, and the hash of the chain up to it."""
+        (receipt,) = self._own.record(event)
+        self._by_place[event.what, event.round] = event
+        if self._place is None or not self._whole.on_disk:
+            self._place = (receipt.sequence, receipt.hash)
+        return self._place
+
+    def find(self, what: str, round: int | None) -> Event | None:
+        """Return the event of this release and round, or None."""
+        return self._by_place.get((what, round))
+
+    def events(self) -> list[Event]:
+        """Return all events of the run, in order."""
+        return list(self._own.events())
+
+    @property
+    def head(self) -> tuple[int, str] | None:
+        """Place and hash of the last event."""
+        return self._whole.head if self._whole.on_disk else self._place
+
+    def _write(self, events: Sequence[Event]) -> None:
+        for event in events:
+            line = event.to_json()
+            if self._written[line] > 0:
+                self._written[line] -= 1  # it is there from before an interruption
+            else:
+                self._place = self._whole.write(self._run, self._site, event)
+
+
+class SiteLedger:
+    """The ledger of a site, open for one run at a time.
+
+    Parameters
+    ----------
+    path : Path, optional
+        Made if it is not there; None keeps it in memory.
+    limit : (float, float), optional
+        (ε, δ) of the lifetime budget, to be kept from now on.
+    source, sha256, deal : str
+        Path and hash of the data, and what made sites of them.
+    wait : float
+        Seconds to wait for a process that has it open.
+    create : bool
+        Whether to make the file if it is not there; not for a run that was charged to it before.
+    """
+
+    def __init__(
+        self,
+        path: Path | None = None,
+        *,
+        limit: tuple[float, float] | None = None,
+        source: str = "",
+        sha256: str = "",
+        deal: str = "",
+        wait: float = 0.0,
+        create: bool = True,
+    ) -> None:
+        self._together = threading.RLock()  # several sites of a simulation may share it
+        self._path, self._asked, self._made = path, limit, False
+        self._source, self._sha256, self._deal = source, sha256, deal
+        self._ledger: Ledger | None = None
+        self._lock: IO[str] | None = None
+        self._marks: list[RunMark] = []
+        self._limit: tuple[float, float] | None = limit
+        self._admitted: tuple[str, Budget | None] | None = None
+        self._begun: dict[str, RunMark] = {}  # admitted, and not written down yet
+        self._room: Ledger | None = None
+        self._before: list[Event] = []
+        if path is not None:
+            self._open(path, wait, create)
+        elif limit is not None:
+            raise InvalidParameter("ledger", "in memory", "a file, which can outlive a run, for a lifetime budget")
+
+    def _open(self, path: Path, wait: float, create: bool) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        until = time.monotonic() + wait
+        while (lock := _locked(path)) is None:
+            if time.monotonic() >= until:
+                raise LedgerBusy(f"another run on these records is going on ({path}); wait for it")
+            time.sleep(0.05)
+        self._lock = lock
+        try:
+            self._made = not path.exists()
+            self._ledger = Ledger(path, create=create)
+            if (len(self._ledger) > 0 or self._ledger.budget is not None) and not is_lifetime(path):
+                raise LedgerError(f"{path} is the ledger of one run; choose another for all runs on these records")
+            with _tables(path, "rw") as file:
+                for table in _TABLES:
+                    file.execute(table)
+            self._read_tables(path)
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_tables(self, path: Path) -> None:
+        with _tables(path, "ro") as file:
+            self._marks = [RunMark(*row) for row in file.execute("SELECT * FROM runs ORDER BY rowid")]
+            kept: tuple[float, float] | None = file.execute("SELECT epsilon, delta FROM lifetime").fetchone()
+        if kept is not None and self._asked is not None and self._asked[0] != kept[0]:
+            raise InvalidParameter(
+                "lifetime_epsilon", self._asked[0], f"{kept[0]:g}, as it was set for these records, or left out"
+            )
+        self._limit = kept or self._asked
+
+    @classmethod
+    @contextmanager
+    def read(cls, path: Path) -> Iterator[Self]:
+        """Open an existing ledger for reading only."""
+        found = cls()
+        with Ledger.read(path) as found._ledger:
+            found._path = path
+            found._read_tables(path)
+            yield found
+
+    def limit_to(self, epsilon: float, delta: float) -> None:
+        """Keep all runs within a lifetime budget from now on; what was set before stays."""
+        if self._ledger is None:
+            raise InvalidParameter("ledger", "in memory", "a file, which can outlive a run, for a lifetime budget")
+        if self._limit is not None and self._limit != (epsilon, delta):
+            raise InvalidParameter("lifetime budget", (epsilon, delta), f"{self._limit}, as it was set before")
+        self._limit = (epsilon, delta)
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether it is a file."""
+        return self._ledger is not None
+
+    @property
+    def head(self) -> tuple[int, str] | None:
+        """Place and hash of the last event; None for an empty ledger."""
+        return None if self._ledger is None else self._ledger.head
+
+    def holds(self, sequence: int, head: str) -> bool:
+        """Whether the chain has this hash at this place: false for a copy that is older."""
+        return self._ledger is None or self._ledger.holds(sequence, head)
+
+    def events(self, run: str, site: str) -> list[Event]:
+        """Return what a site has released in a run."""
+        if self._ledger is None:
+            return []
+        return [replace(each, client=site) for each in self._ledger.events(client=f"{run}/{site}")]
+
+    def begin(self, run: str, site: str, budget: Budget | None) -> RunAccount:
+        """Open the account of a site in a run, or refuse a run that has no room in the lifetime budget."""
+        with self._together:
+            if self._ledger is not None and self._admitted != (run, budget):
+                self._admit(self._ledger, run, budget)
+            return RunAccount(self, run, site, budget)
+
+    def write(self, run: str, site: str, event: Event) -> tuple[int, str]:
+        """Write an event of a run, before it leaves."""
+        assert self._ledger is not None
+        with self._together:
+            _charge(self._room, self._before, [event])
+            self._keep_mark(run)
+            (receipt,) = self._ledger.record(replace(event, client=f"{run}/{site}"))
+        return receipt.sequence, receipt.hash
+
+    def all_runs(self, delta: float) -> AllRuns:
+        """Return what all runs cost together, at `delta`."""
+        events = by_run(self._events())
+        hashes = {mark.sha256 for mark in self._marks if mark.id in events}
+        return AllRuns(composed(merged(events), delta), len(events), len(hashes) > 1)
+
+    def statement(self) -> Statement:
+        """Return what may be said of all runs together, at the δ of the lifetime budget or of the last run."""
+        events = by_run(self._events())
+        last = self._marks[-1].delta if self._marks else DEFAULT_DELTA
+        delta = last if self._limit is None else self._limit[1]
+        data = ", ".join(dict.fromkeys(mark.data for mark in self._marks))
+        found = replace(state_of(events, data, delta), all_runs=replace(self.all_runs(delta), current=True))
+        if self._limit is None:
+            return found
+        limit = {"adjacency": found.adjacency, "unit": found.unit, "scope": "end-to-end"}
+        return replace(found, budget={"epsilon": self._limit[0], "delta": delta, **limit})
+
+    def close(self) -> None:
+        """Close the file, and let other runs have it. One that was made now, and that nothing is in, is removed."""
+        if self._lock is None or self._lock.closed or self._path is None:
+            return
+        if self._ledger is not None:
+            empty = len(self._ledger) == 0
+            self._ledger.close()
+            if empty and self._made:
+                self._path.unlink(missing_ok=True)
+                Path(self._lock.name).unlink(missing_ok=True)
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _events(self) -> Iterable[Event]:
+        return () if self._ledger is None else self._ledger.events()
+
+    def _admit(self, ledger: Ledger, run: str, budget: Budget | None) -> None:
+        """Refuse a run that cannot be counted with the others, or that has no room in the lifetime budget.
+
+        A run that is refused changes nothing for those that were admitted before.
+        """
+        events = by_run(ledger.events())
+        own = events.pop(run, [])
+        before = merged(events)
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        delta = DEFAULT_DELTA if budget is None else budget.delta
+        mark = RunMark(run, started, self._source, self._sha256, delta, self._deal)
+        _refuse_other_meaning(before, budget)
+        self._refuse_other_sites(mark, budget)
+        room = self._room_after(before, budget)
+        _charge(room, before, own)
+        self._before, self._room, self._admitted = before, room, (run, budget)
+        self._begun[run] = mark
+
+    def _refuse_other_sites(self, run: RunMark, budget: Budget | None) -> None:
+        """Refuse, where a site is the unit, what deals the records otherwise: one site could be several there."""
+        if budget is None or budget.unit != "client" or self._path is None:
+            return
+        with _tables(self._path, "ro") as file:
+            deals: dict[str, str] = dict(file.execute("SELECT run, deal FROM deals"))
+        for mark in self._marks:
+            if mark.id != run.id and (deal := deals.get(mark.id, "what is not known")) != run.deal:
+                raise CannotAccount(
+                    f"earlier runs on these records made clients by {deal}, and this one by {run.deal}, so that no "
+                    "client has an ε over all of them; choose the same partition and client column"
+                )
+
+    def _room_after(self, before: Sequence[Event], budget: Budget | None) -> Ledger | None:
+        """Return what holds the lifetime budget, or raise if a run of this budget has no room in it."""
+        if self._limit is None:
+            return None
+        epsilon, delta = self._limit
+        spent, total = forecast(composed(before, delta), budget, delta)
+        if total > epsilon * (1 + 1e-9):
+            raise LifetimeExceeded(
+                f"no room in the lifetime budget of ε = {epsilon:g} at δ = {delta:g}: earlier runs on these records "
+                f"spent ε = {rounded_up(spent)}, and with this one it would be ε = {rounded_up(total)}; nothing was "
+                "released"
+            )
+        whole = Budget(epsilon, delta) if budget is None else replace(budget, epsilon=epsilon, delta=delta)
+        return Ledger(budget=replace(whole, scope="end-to-end"))
+
+    def _keep_mark(self, run: str) -> None:
+        """Write down a run and the lifetime budget, once: with the first release that is charged."""
+        mark = self._begun.get(run)
+        if mark is None or self._path is None:
+            return
+        with _tables(self._path, "rw") as file:
+            *own, deal = vars(mark).values()
+            file.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?)", own)
+            file.execute("INSERT OR IGNORE INTO deals VALUES (?, ?)", (mark.id, deal))
+            if self._limit is not None:
+                file.execute("INSERT OR IGNORE INTO lifetime VALUES (1, ?, ?)", self._limit)
+        self._marks += [mark] * (run not in {each.id for each in self._marks})
+        del self._begun[run]
+
+
+def is_lifetime(path: Path) -> bool:
+    """Whether a ledger is that of some records, and not that of a run."""
+    with _tables(path, "ro") as file:
+        return file.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchone() is not None
+
+
+def _charge(room: Ledger | None, before: Sequence[Event], events: Sequence[Event]) -> None:
+    """Raise if events would spend more than the lifetime budget; each site stands for the records it may hold."""
+    if room is None or not events:
+        return
+    try:
+        for client in {event.client for event in events} - set(room.clients):
+            room.record(*(replace(event, client=client) for event in before))
+        room.record(*events)
+    except BudgetExceeded as error:
+        raise LifetimeExceeded(f"{error} (the lifetime budget of these records)") from error
+
+
+def knows(path: Path, run: str) -> bool:
+    """Whether a file is the ledger of some records, and the run of this id is in it."""
+    try:
+        with _tables(path, "ro") as file:
+            return file.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone() is not None
+    except LedgerError:
+        return False
+
+
+def _refuse_other_meaning(before: Sequence[Event], budget: Budget | None) -> None:
+    adjacency, unit = ("replace-one", "record") if budget is None else (budget.adjacency, budget.unit)
+    for event in before:
+        if (event.adjacency, event.unit) != (adjacency, unit):
+            raise CannotAccount(
+                f"earlier runs on these records are accounted for one {event.unit} under {event.adjacency}, and "
+                f"this one for one {unit} under {adjacency}, so that they have no ε together; choose a budget with "
+                f"unit={event.unit!r} and adjacency={event.adjacency!r}"
+            )
+
+
+def _locked(path: Path) -> IO[str] | None:
+    """Return the lock of a ledger, held; None if somebody else has it."""
+    lock = path.with_name(path.name + ".lock")
+    held = lock.open("w")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Another run may have removed the file between the two lines above, with the lock on it.
+        if lock.exists() and os.path.samestat(os.fstat(held.fileno()), lock.stat()):
+            return held
+    except BlockingIOError:
+        pass
+    held.close()
+    return None
+
+
+@contextmanager
+def _tables(path: Path, mode: Literal["ro", "rw"]) -> Iterator[sqlite3.Connection]:
+    """Open the tables beside those of the ledger; what is written is on disk in the end."""
+    with named_errors(path, writing=mode == "rw"):
+        connection = connect(path, mode)
+        try:
+            connection.execute("PRAGMA synchronous = EXTRA")
+            connection.execute("BEGIN IMMEDIATE" if mode == "rw" else "BEGIN")
+            yield connection
+            connection.execute("COMMIT")
+        finally:
+            connection.close()

@@ -1,0 +1,336 @@
+"""A site: records, and the only way in or out, `Site.answer`.
+
+It computes sensitivity, σ, grid and its share of the noise by itself from the contract, writes its ledger before a
+reply exists, and answers each release and round once; asked again, it sends the very same bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from accounting import BudgetExceeded, CannotAccount, UnprotectedReleaseError
+from accounting.errors import LedgerError
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.numerics.files import FileDamaged, write_arrays
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.protocol import wire
+from dpfedvis.protocol.contract import Contract, derived
+from dpfedvis.protocol.messages import (
+    ANSWERED,
+    BUDGET,
+    FAILED,
+    MALFORMED,
+    NOT_AGREED,
+    RESTORED,
+    STORAGE,
+    Agree,
+    Begin,
+    Describe,
+    Description,
+    Done,
+    Events,
+    Forget,
+    Perturb,
+    Perturbed,
+    Place,
+    Prepare,
+    Receipt,
+    Refused,
+    Reply,
+    Request,
+    Send,
+    SendRows,
+    Sent,
+    ShowEvents,
+    Signed,
+)  # fmt: skip
+from dpfedvis.protocol.noise_plan import HOME
+from dpfedvis.protocol.signatures import Identity, verify
+from dpfedvis.protocol.uploads import Upload
+from dpfedvis.protocol.views import DensityView
+from dpfedvis.protocol.wire import label_of
+from dpfedvis.site.computation import Computation
+from dpfedvis.site.ledger import LifetimeExceeded, RunAccount, SiteLedger
+from dpfedvis.site.outbox import Outbox
+from dpfedvis.site.placement import place
+from dpfedvis.site.policy import Policy, Refusal
+from dpfedvis.site.views import Labels, view_of, within
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(eq=False)
+class _Run:
+    """A run that this site has signed.
+
+    Parameters
+    ----------
+    contract : Contract
+    account : RunAccount
+    outbox : Outbox
+    computation : Computation
+    begun : bool
+        Whether all members have signed.
+    """
+
+    contract: Contract
+    account: RunAccount
+    outbox: Outbox
+    computation: Computation
+    begun: bool = False
+    placed: Array | None = field(default=None, repr=False)
+
+
+class Site:
+    """A holder of records that trusts no server.
+
+    Parameters
+    ----------
+    name : str
+    records : array of shape (n, m)
+    labels : array of shape (n,), optional
+        Names of classes.
+    policy : Policy, optional
+        By default the strict one.
+    ledger : SiteLedger, optional
+        By default one in memory.
+    identity : Identity, optional
+        By default a new key pair.
+    folder : Path, optional
+        Where uploads are kept until they are no longer needed, and the places of records; by default in memory.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        records: Array,
+        *,
+        labels: Labels | None = None,
+        policy: Policy | None = None,
+        ledger: SiteLedger | None = None,
+        identity: Identity | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.name, self.policy = name, policy or Policy()
+        self.ledger = SiteLedger() if ledger is None else ledger
+        if self.policy.lifetime_epsilon is not None:
+            self.ledger.limit_to(self.policy.lifetime_epsilon, self.policy.lifetime_delta)
+        self.identity = identity or Identity()
+        self._records, self._labels, self._folder = within(records), labels, folder
+        self._runs: dict[str, _Run] = {}
+        self._old: str | None = None
+        self._handlers: dict[type[Any], Callable[[Any], Reply]] = {
+            Describe: self._describe,
+            Agree: self._agree,
+            Begin: self._begin,
+            Prepare: self._prepare,
+            Perturb: self._perturb,
+            Send: self._send,
+            SendRows: self._send_rows,
+            Place: self._place,
+            ShowEvents: self._show_events,
+            Forget: self._forget,
+        }
+
+    def answer(self, request: Request | bytes) -> Any:
+        """Return the reply to a request: bytes to bytes, an object to an object.
+
+        It never raises: what goes wrong is a `Refused` with a code and public words. The text of an exception may quote
+        a record, so that it stays in this site's log.
+        """
+        if isinstance(request, bytes):
+            try:
+                reply = self.answer(wire.decode(request))
+            except Exception:
+                reply = Refused(self.name, MALFORMED, "the request cannot be read")
+            return wire.encode(reply)
+        handler = self._handlers.get(type(request))
+        if handler is None:
+            return Refused(self.name, MALFORMED, "the request is of no known kind")
+        try:
+            return handler(request)
+        except Refusal as refusal:
+            return Refused(self.name, refusal.code, refusal.words)
+        except (BudgetExceeded, LifetimeExceeded, UnprotectedReleaseError, CannotAccount):
+            _log.warning("%s refused a release", self.name, exc_info=True)
+            return Refused(self.name, BUDGET, "a budget of this site has no room for it")
+        except (LedgerError, FileDamaged, OSError):
+            _log.warning("%s cannot use its files", self.name, exc_info=True)
+            return Refused(self.name, STORAGE, "the files of this site cannot be read or written; nothing was released")
+        except Exception:
+            _log.warning("%s failed", self.name, exc_info=True)
+            return Refused(self.name, FAILED, "this site could not do it; its own log says why")
+
+    # For the owner of the records, and for simulations
+
+    def placed(self, contract: str) -> Array:
+        """Return where the records are on the published map, shape (n, 2)."""
+        found = self._open(contract).placed
+        if found is None:
+            raise DpfedvisError(f"{self.name} has not placed its records")
+        return found
+
+    def perturbed(self, contract: str) -> Upload:
+        """Return the records as they were perturbed at home, with the event of it."""
+        return self._open(contract).computation.home
+
+    def accept_restored(self) -> None:
+        """Tell the site that its ledger was restored from a copy, and that what the copy lacks was accounted for."""
+        self._old = None
+
+    # Agreement
+
+    def _describe(self, request: Describe) -> Description:
+        n, m = self._records.shape
+        return Description(
+            self.name,
+            self.identity.public,
+            None if request.hides_records else n,
+            m,
+            str(self._records.dtype),
+            self._labels is not None,
+        )
+
+    def _agree(self, request: Agree) -> Signed:
+        contract = request.contract
+        label = label_of(contract)
+        self._check_receipts(request.receipts)
+        if label not in self._runs:
+            self._check(contract)
+            account = self.ledger.begin(contract.run, self.name, contract.budget)
+            folder = None if self._folder is None else self._folder / "outbox" / label[:16]
+            outbox = Outbox(self.identity.secret, label, folder)
+            computation = Computation(contract, self.name, self._records)
+            self._runs[label] = _Run(contract, account, outbox, computation)
+        return Signed(self.name, label, self.identity.sign(_signed(label)))
+
+    def _check(self, contract: Contract) -> None:
+        """Refuse a contract that is not for this site, or that its policy or budgets do not allow."""
+        own = next((member for member in contract.members if member.name == self.name), None)
+        if own is None or own.key != self.identity.public:
+            raise Refusal(NOT_AGREED, "this site is not a member, or its key is another")
+        if contract.features != self._records.shape[1]:
+            raise Refusal(NOT_AGREED, f"the contract is for {contract.features} features")
+        if (contract.budget is None or not contract.budget.hides_records) and own.denominator != len(self._records):
+            raise Refusal(NOT_AGREED, "the contract has another number of records for this site")
+        if contract.derived != derived(contract.seed):
+            raise Refusal(NOT_AGREED, "this site draws other numbers from the public seed: versions differ")
+        self.policy.check(contract)
+        plan = contract.plan
+        if plan is None:
+            if contract.budget is not None and not contract.unprotected:
+                raise Refusal(NOT_AGREED, "the contract has a budget and nothing to spend it on")
+        elif contract.budget is None or contract.epsilon > contract.budget.epsilon:
+            raise Refusal(BUDGET, "all releases together exceed the budget of the contract")
+
+    def _check_receipts(self, receipts: tuple[Receipt, ...]) -> None:
+        """Refuse to go on with a ledger that lacks what this site has signed."""
+        for receipt in receipts:
+            # Unsigned ones are those of a simulation, whose sites trust their server.
+            mine = self.policy.receipts == "unsigned" or verify(self.identity.public, receipt.signature, receipt.signed)
+            if receipt.site == self.name and mine and not self.ledger.holds(receipt.sequence, receipt.head):
+                self._old = "the ledger of this site is older than a receipt that it gave"
+        if self._old is not None:
+            raise Refusal(RESTORED, f"{self._old}: its owner must say that it was restored")
+
+    def _begin(self, request: Begin) -> Done:
+        run = self._signed(request.contract)
+        members = run.contract.members
+        if len(request.signatures) != len(members) or not all(
+            verify(member.key, signature, _signed(request.contract))
+            for member, signature in zip(members, request.signatures, strict=True)
+        ):
+            raise Refusal(NOT_AGREED, "not every member has signed this contract")
+        run.begun = True
+        return Done(self.name)
+
+    def _signed(self, contract: str) -> _Run:
+        if contract not in self._runs:
+            raise Refusal(NOT_AGREED, "there is no such contract at this site")
+        return self._runs[contract]
+
+    def _open(self, contract: str) -> _Run:
+        run = self._signed(contract)
+        if not run.begun:
+            raise Refusal(NOT_AGREED, "not every member has signed this contract")
+        return run
+
+    # Releases
+
+    def _prepare(self, request: Prepare) -> Done:
+        run = self._open(request.contract)
+        view = request.view
+        run.computation.views[view.name] = view_of(view, self._records, self._labels)
+        if isinstance(view, DensityView):
+            run.computation.cells = view.layers * view.grid.cells**2
+        return Done(self.name)
+
+    def _perturb(self, request: Perturb) -> Perturbed:
+        run = self._open(request.contract)
+        upload, receipt = self._once(run, HOME, None, lambda: run.computation.perturbed(request))
+        run.computation.keep_home(upload)
+        return Perturbed(self.name, upload.event, receipt)
+
+    def _send(self, request: Send) -> Sent:
+        run = self._open(request.contract)
+        run.computation.check(request)
+        what = request.mechanism.what
+        return self._sent(*self._once(run, what, request.round, lambda: run.computation.upload(request)))
+
+    def _send_rows(self, request: SendRows) -> Sent:
+        run = self._open(request.contract)
+        return self._sent(*self._once(run, request.rows.what, None, lambda: run.computation.rows(request)))
+
+    def _sent(self, upload: Upload, receipt: Receipt) -> Sent:
+        return Sent(self.name, upload.values, upload.event, receipt)
+
+    def _once(self, run: _Run, what: str, round: int | None, make: Callable[[], Upload]) -> tuple[Upload, Receipt]:
+        """Make a release, or find the bytes of the one that was made: the ledger has it before it is returned."""
+        number = round or 0
+        known = run.account.find(what, round)
+        if known is not None:
+            kept = run.outbox.find(what, number)
+            if kept is None or kept.event.to_json() != known.to_json():
+                raise Refusal(ANSWERED, f"{what} was released already, and the bytes to send again are not kept")
+            return kept, self._receipt(run)
+        upload = make()
+        run.outbox.keep(what, number, upload)
+        run.account.record(upload.event)
+        return upload, self._receipt(run)
+
+    def _receipt(self, run: _Run) -> Receipt:
+        sequence, head = run.account.head or (0, "")
+        receipt = Receipt(self.name, label_of(run.contract), sequence, head)
+        if self.policy.receipts == "unsigned":
+            return receipt
+        return Receipt(self.name, receipt.contract, sequence, head, self.identity.sign(receipt.signed))
+
+    # At home, and after a run
+
+    def _place(self, request: Place) -> Done:
+        run = self._open(request.contract)
+        run.placed = place(request, self._records) if len(self._records) else np.empty((0, 2))
+        if self._folder is not None:
+            write_arrays(self._folder / "placed.npz", {"places": run.placed})
+        return Done(self.name)
+
+    def _show_events(self, request: ShowEvents) -> Events:
+        run = self._signed(request.contract)
+        events = run.account.events()[request.after :]
+        return Events(self.name, tuple(events), self._receipt(run) if events else None)
+
+    def _forget(self, request: Forget) -> Done:
+        run = self._runs.pop(request.contract, None)
+        if run is not None:
+            run.outbox.clear()
+        return Done(self.name)
+
+
+def _signed(label: str) -> bytes:
+    return f"contract|{label}".encode()

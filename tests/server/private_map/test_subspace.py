@@ -1,0 +1,94 @@
+"""The principal subspace of noisy second moments: the edge of noise, and slow references."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+from accounting import InvalidParameter
+from dpfedvis.mechanisms.second_moments import SecondMoments
+from dpfedvis.numerics.exact import Grid
+from dpfedvis.server.subspace import principal_subspace
+
+RAW = Grid.of_norm(256.0, 60)
+
+
+def check_axes(axes):
+    """Orthonormal up to their rounding to 2⁻¹⁸, on that grid, and no longer than 1 in any direction."""
+    cells = axes * 2.0**18
+    np.testing.assert_array_equal(cells, np.rint(cells))
+    np.testing.assert_allclose(axes.T @ axes, np.eye(axes.shape[1]), atol=4 * math.sqrt(axes.size) / 2.0**18)
+    assert np.linalg.norm(axes, 2) <= 1
+
+
+def test_directions_above_the_edge_are_kept_and_no_more():
+    """m = 8 and noise 0.5: noise alone reaches 2·√4·0.5 = 2, and a tenth more is asked for."""
+    moments = np.diag([9.0, 2.1, 5.0, 2.3, 0.5, 0.1, 0.0, -1.0])
+    found = principal_subspace(np.zeros(8), moments, 0.5, 12, RAW)
+    np.testing.assert_array_equal(np.flatnonzero(np.abs(found.axes).sum(axis=1)), [0, 2, 3])
+    lifted = found.variances + 2.0**2 / (4 * found.variances)
+    np.testing.assert_allclose(lifted, [9.0, 5.0, 2.3], rtol=1e-12, err_msg="λ + edge²/(4λ) is what noise makes of λ")
+    assert principal_subspace(np.zeros(8), moments, 0.5, 2, RAW).axes.shape == (8, 2), "no more than asked for"
+
+
+@pytest.mark.parametrize("features", [2, 3, 60])
+def test_noise_alone_keeps_two_directions(features, setting_of):
+    """And its eigenvalues do end at the edge, so that a larger one means something."""
+    release, noise, most = SecondMoments(clip=2.0), 0.3, []
+    for seed in range(20):
+        relative = release.relative_noise(setting_of(features))
+        moments = release.matrix(np.random.default_rng(seed).normal(0, noise / 4 * relative), features)
+        most.append(np.linalg.eigvalsh(moments)[-1])
+        found = principal_subspace(np.zeros(features), moments, noise, 12, RAW)
+        if features == 60:
+            assert found.axes.shape == (60, 2)
+        assert (found.variances > 0).all()
+    if features == 60:
+        assert 0.8 < np.mean(most) / (2 * math.sqrt(features / 2) * noise) < 1
+
+
+def test_a_seen_direction_has_its_variance_back(setting_of):
+    """One direction of variance 4 under noise whose edge is 2: its eigenvalue is lifted, and that is undone."""
+    rng, found = np.random.default_rng(0), []
+    release, features = SecondMoments(), 50
+    for _ in range(30):
+        moments = np.zeros((features, features))
+        moments[0, 0] = 4.0
+        noise = release.matrix(rng.normal(0, 0.2 * release.relative_noise(setting_of(features))), features)
+        found.append(principal_subspace(np.zeros(features), moments + noise, 0.2, 12, RAW).variances[0])
+    assert np.mean(found) == pytest.approx(4.0, rel=0.05)
+
+
+@pytest.mark.parametrize("moments", [np.zeros((3, 3)), np.full((3, 3), 1e-300), -np.eye(3)])
+def test_degenerate_moments_still_give_a_plane(moments):
+    found = principal_subspace(np.zeros(3), moments, 0.0, 12, RAW)
+    kept = found.axes.shape[1]
+    assert kept >= 2
+    check_axes(found.axes)
+    assert (found.variances > 0).all()
+
+
+@given(npst.arrays(np.float64, (5, 5), elements=st.floats(-3, 3)), st.integers(1, 9), st.floats(0, 1))
+def test_axes_are_orthonormal_and_coordinates_invert(values, most, noise):
+    moments = values @ values.T
+    found = principal_subspace(np.ones(5), moments, noise, most, RAW)
+    kept = found.axes.shape[1]
+    assert 2 <= kept <= max(2, min(most, 5))
+    check_axes(found.axes)
+    spread = math.sqrt(found.variances.sum())
+    Z = spread * np.random.default_rng(0).normal(size=(4, kept)).astype(np.float32)
+    # Records are rounded to their grid, coordinates to theirs, and axes are as much shorter as their rounding needs.
+    rounding = found.grid.step + math.sqrt(5) * RAW.step + 1e-4 * np.abs(Z).max()
+    np.testing.assert_allclose(found.coordinates(found.points(Z)), Z, atol=rounding)
+    assert found.coordinates(found.points(Z)).dtype == np.float32
+    np.testing.assert_array_equal(principal_subspace(np.ones(5), moments.copy(), noise, most, RAW).axes, found.axes)
+
+
+def test_components_must_be_some():
+    with pytest.raises(InvalidParameter, match="components"):
+        principal_subspace(np.zeros(3), np.eye(3), 0.1, 0, RAW)

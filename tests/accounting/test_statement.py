@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import (
@@ -309,6 +309,7 @@ def test_without_a_positive_finite_epsilon_there_is_no_adversary(name):
     assert words["meaning"].startswith("No number bounds" if name == "unprotected" else "Nothing that depends")
 
 
+@settings(max_examples=settings.default.max_examples // 4)  # each asks all accountants
 @given(sigma=st.floats(0.05, 50))
 def test_the_share_of_right_guesses_is_rounded_up(sigma):
     statement = state(ledger_of(gaussian("a", sensitivity=1.0, sigma=sigma)))

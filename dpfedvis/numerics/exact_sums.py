@@ -177,7 +177,7 @@ def second_moment_sums(X: Cells, centre: Cells, scale: float, *, factor: float =
     features = X.shape[1]
     total = ExactTotal((features, features), float(UNIT) ** 2)
     for start in range(0, len(X), rows := block_rows(features)):
-        z = unit_cells(X[start : start + rows].astype(np.float64) - centre, scale, math.sqrt(factor))
+        z = unit_cells(np.subtract(X[start : start + rows], centre, dtype=np.float64), scale, math.sqrt(factor))
         room = total.room(len(z))
         # The transpose of a C-contiguous array is Fortran's: the lower triangle there is the upper one here.
         dsyrk(1.0, z.T, beta=1.0, c=room.T, lower=1, overwrite_c=1)

@@ -229,9 +229,11 @@ class Session:
             self._judge(failure)
         if not good:
             raise SiteFailed(f"round {round}: no site gave a valid upload")
-        arrays = [in_units(each.values, each.event) for each in good]
         weights = np.array([self._weights[each.site] for each in good])
-        return np.average(np.stack(arrays), axis=0, weights=weights)
+        total = np.zeros(shape)
+        for each, weight in zip(good, weights, strict=True):
+            total += weight * in_units(each.values, each.event)
+        return total / weights.sum()
 
     def once(self, mechanism: Mechanism, public: PublicParameters, view: ViewName = RAW) -> Array:
         """Make one release over all records; return the average."""

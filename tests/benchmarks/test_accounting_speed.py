@@ -120,21 +120,27 @@ def test_opening_against_reading_and_hashing(tmp_path: Path) -> None:
 
 
 OPENING = """
-import resource, sys, time
+import sys, time
 from accounting import Ledger
 start = time.perf_counter()
 with Ledger.read(sys.argv[1]) as ledger:
-    print(len(ledger), time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    took = time.perf_counter() - start
+    # Not getrusage: its peak is also that of the process that started this one.
+    (peak,) = (int(line.split()[1]) / 1024 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    print(len(ledger), took, peak)
 """
 
 
 @pytest.mark.full_size
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of memory is read from /proc")
 def test_opening_a_million_events(tmp_path: Path) -> None:
-    """Whole chain and totals, in a process of its own; 5 s are for an idle core."""
-    many_rounds(tmp_path / "ledger.db", 1_000_000)
-    said = subprocess.check_output([sys.executable, "-c", OPENING, str(tmp_path / "ledger.db")], text=True)
+    """Whole chain and totals, in a process of its own."""
+    path = tmp_path / "ledger.db"
+    many_rounds(path, 1_000_000)
+    bare = seconds(lambda: read_and_hash(path))
+    said = subprocess.check_output([sys.executable, "-c", OPENING, str(path)], text=True)
     events, took, peak = map(float, said.split())
-    print(f"\nopening {events:g} events: {took:.2f} s (5), peak {peak:.0f} MB (200)")
+    print(f"\nopening {events:g} events: {took:.2f} s, {took / bare:.2f} of bare (2), peak {peak:.0f} MB (200)")
     assert events == 1_000_000
-    assert took <= 5
+    assert took / bare <= 2
     assert peak <= 200

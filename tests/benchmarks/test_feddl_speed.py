@@ -87,9 +87,10 @@ def test_a_round_runs_near_the_rate_of_matmul(tmp_path):
     for name, seconds in times.items():
         rate = "" if name == "noise alone" else f", {flops / seconds / 1e9:.0f} Gflop/s"
         print(f"{name}: {1e3 * seconds:.2f} ms{rate}, {times['matmul'] / seconds:.2f} of matmul")
-    assert times["matmul"] / times["round, no noise"] >= 0.75
-    # Exact sums are products of float64. Noise for 392,000 values comes on top, some 20 ms.
-    assert times["matmul in float64"] / times["round, gradient"] >= 0.6
+    # A durable write of the site's ledger and the checks of a request take 2 to 3 ms of some 30.
+    assert times["matmul"] / times["round, no noise"] >= 0.65
+    # Exact sums are products of float64. Noise for 392,000 values comes on top, some 20 ms, and the durable write.
+    assert times["matmul in float64"] / times["round, gradient"] >= 0.5
 
 
 def test_all_but_the_computation_takes_little_of_a_round(tmp_path, monkeypatch):
@@ -148,7 +149,7 @@ def test_memory_of_a_site_is_its_records_and_three_blocks():
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    extra = peak - before
-    print(f"beside X_p ({X.nbytes / BLOCK_BYTES:.2f} blocks) and Y: {extra / BLOCK_BYTES:.2f} blocks of {BLOCK_BYTES}")
-    # Records were there before; the norms of records, and the noise in float64, come on top of the blocks.
+    cells = 2 * X.size  # int16
+    extra = peak - before - cells
+    print(f"beside X_p as integers ({cells / BLOCK_BYTES:.2f} blocks): {extra / BLOCK_BYTES:.2f} blocks of {BLOCK_BYTES}")
     assert extra <= 3 * BLOCK_BYTES

@@ -39,7 +39,8 @@ from dpfedvis.numerics.optimisers import Optimiser
 from dpfedvis.protocol.contract import Contract, Member
 from dpfedvis.protocol.noise_plan import HOME, drawn_by
 from dpfedvis.protocol.uploads import Values, in_units
-from dpfedvis.server.session import Mirror, Session
+from dpfedvis.server.mirror import Mirror
+from dpfedvis.server.session import Session
 
 Progress = Callable[[int, int], None]
 Places = NDArray[np.int64]

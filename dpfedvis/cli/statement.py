@@ -60,7 +60,8 @@ def of_ledger(file: Path) -> Statement:
     """Return the statement of a ledger: of a run, or of all runs on some records."""
     from accounting import Ledger
     from accounting.statement import state
-    from dpfedvis.site.ledger import SiteLedger, is_lifetime
+    from dpfedvis.site.ledger import SiteLedger
+    from dpfedvis.site.ledger_file import is_lifetime
 
     with Ledger.read(file) as ledger:
         if not is_lifetime(file):

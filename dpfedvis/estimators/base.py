@@ -30,9 +30,10 @@ from dpfedvis.protocol.uploads import Witness
 from dpfedvis.server import Program, ProgramSettings, Published
 from dpfedvis.server.checkpoint import claim, digest
 from dpfedvis.server.feddl import Callback, FedDLResult
+from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.preparation import refuse_unprotected
 from dpfedvis.server.program import RowKind
-from dpfedvis.server.session import Mirror, Session
+from dpfedvis.server.session import Session
 from dpfedvis.site import SiteLedger
 
 _WAYS_OUT = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from accounting import Budget
@@ -10,7 +11,7 @@ from accounting.events import TRUSTS
 from dpfedvis.data import FederatedData
 from dpfedvis.links import InProcess, Processes
 from dpfedvis.site import Identity, Policy, Site, SiteLedger
-from dpfedvis.site.folder import write_site
+from dpfedvis.site.folder import is_site, write_site
 
 
 def simulated(
@@ -61,16 +62,25 @@ def simulated(
 
 def started(fed: FederatedData, *, budget: Budget | None, noise: str, folder: Path) -> Processes:
     """Return a link to one process for each client, whose files are made in `folder`; as `simulated` otherwise."""
-    policy, folders = policy_for(budget, noise), {}
-    for number, client in enumerate(fed.clients):
-        own = folders[client.name] = folder / str(number)
-        if not own.exists():
-            write_site(own, client.name, client.X, fed.labels_of(client), policy)
-    return Processes(folders)
+    return Processes(write_sites(fed, folder, policy_for(budget, noise, receipts="signed")))
 
 
-def policy_for(budget: Budget | None, noise: str) -> Policy:
-    """Return the policy of sites that an estimator makes: they do what its own arguments ask for."""
+def write_sites(fed: FederatedData, folder: Path, policy: Policy) -> dict[str, Path]:
+    """Make the folder of one site for each client, where there is none; each knows the keys of all. Return them."""
+    folders = {client.name: folder / str(number) for number, client in enumerate(fed.clients)}
+    keys = {name: _identity(own).public for name, own in folders.items()}
+    for client in fed.clients:
+        if not is_site(folders[client.name]):
+            own = replace(policy, members=keys)
+            write_site(folders[client.name], client.name, client.X, fed.labels_of(client), own)
+    return folders
+
+
+def policy_for(budget: Budget | None, noise: str, receipts: str = "unsigned") -> Policy:
+    """Return the policy of sites that an estimator makes: they do what its own arguments ask for.
+
+    In one process they sign the contract alone; where bytes travel, every receipt.
+    """
     return Policy(
         epsilon=None,
         delta=1 - 2.0**-53,
@@ -80,7 +90,7 @@ def policy_for(budget: Budget | None, noise: str) -> Policy:
         threshold=1,
         unprotected=budget is None or budget.scope != "end-to-end",
         rounds=2**31,
-        receipts="unsigned",
+        receipts=receipts,
     )
 
 

@@ -14,7 +14,7 @@ from dpfedvis.protocol import wire
 from dpfedvis.protocol.ask import Sum
 from dpfedvis.protocol.messages import MALFORMED, Refused, Reply, Request, Sent
 from dpfedvis.protocol.uploads import too_large
-from dpfedvis.server.program import Program, Published
+from dpfedvis.server import Program, Published
 from dpfedvis.site import Site, SiteLedger
 
 

@@ -27,7 +27,7 @@ from dpfedvis.protocol.messages import (
     Reply,
     Request,
 )  # fmt: skip
-from dpfedvis.server.program import Program, Published
+from dpfedvis.server import Program, Published
 
 _RESTARTS = 3  # of one site in one request
 _LENGTH = 8  # bytes before each message
@@ -137,7 +137,7 @@ class Processes:
 
     def _reply(self, name: str, message: bytes, written: bool) -> Reply:
         """Read the reply of a site; start its process again if it died."""
-        for _ in range(_RESTARTS):
+        for left in reversed(range(_RESTARTS + 1)):
             data = self._read(name) if written else None
             if data is not None:
                 return _decoded(name, data)
@@ -145,7 +145,8 @@ class Processes:
             self._start(name)
             # It must know the run before it can answer.
             written = all(self._write(name, each) and self._read(name) is not None for each in self._shown)
-            written = written and self._write(name, message)
+            # Not after the last restart: its reply would be taken for that to the next request.
+            written = written and left > 0 and self._write(name, message)
         return Refused(name, FAILED, "the process of this site ended, again and again")
 
     def _read(self, name: str) -> bytes | None:

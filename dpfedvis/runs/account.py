@@ -13,7 +13,8 @@ from accounting.errors import InvalidParameter
 from dpfedvis.data import Dataset
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.traces import Released
-from dpfedvis.site.ledger import SiteLedger, knows, ledger_folder, ledger_path
+from dpfedvis.site.ledger import SiteLedger
+from dpfedvis.site.ledger_file import knows, ledger_folder, ledger_path
 
 
 def ledger_of_run(run: str) -> Path | None:

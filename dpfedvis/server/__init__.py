@@ -1,5 +1,6 @@
 """The server: a program that asks sites, averages, learns landmarks and publishes. It never holds a record."""
 
-from dpfedvis.server.program import Program, ProgramSettings, Published
+from dpfedvis.server.program import Program, ProgramSettings
+from dpfedvis.server.published import Published
 
 __all__ = ["Program", "ProgramSettings", "Published"]

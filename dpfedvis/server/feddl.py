@@ -32,9 +32,10 @@ from dpfedvis.protocol.noise_plan import RunPlan, SitePlan
 from dpfedvis.protocol.uploads import Witness
 from dpfedvis.server.checkpoint import Snapshot, SnapshotMismatch, claim, fingerprint, ledger_for
 from dpfedvis.server.members import Members
+from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.preparation import Preparation
 from dpfedvis.server.round_log import Round, Slope, as_array, from_array
-from dpfedvis.server.session import Failure, Mirror, OnFailure, Session
+from dpfedvis.server.session import Failure, OnFailure, Session
 
 Callback = Callable[[Round, Array], bool | None]
 GammaSource = Literal["public", "histogram", "moments", "median"]

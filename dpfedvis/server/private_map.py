@@ -31,8 +31,9 @@ from dpfedvis.protocol.views import SubspaceView
 from dpfedvis.server.checkpoint import claim, fingerprint, ledger_for, read_or_make
 from dpfedvis.server.feddl import Callback, FedDL, FedDLResult, NoiseName
 from dpfedvis.server.members import Members
+from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.preparation import Preparation
-from dpfedvis.server.session import Mirror, Session
+from dpfedvis.server.session import Session
 from dpfedvis.server.subspace import client_level_remark, principal_subspace
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 20, 1000

@@ -17,19 +17,19 @@ from accounting import Budget, Ledger
 from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.rows import DistanceRows, GramRows, KernelRows, Rows
-from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.layouts import Layout, Progress
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.ask import Ask
-from dpfedvis.protocol.contract import Contract
-from dpfedvis.protocol.density import Density
 from dpfedvis.protocol.noise_plan import row_sensitivity
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.uploads import Witness
 from dpfedvis.server.checkpoint import SnapshotMismatch, read_or_make
 from dpfedvis.server.feddl import Callback, FedDL, FedDLResult, NoiseName
 from dpfedvis.server.private_map import Learned, Shares
+from dpfedvis.server.published import Published
 from dpfedvis.server.recipe import Recipe
+from dpfedvis.server.session import Session
 
 RowKind = Literal["distance", "gram", "kernel"]
 ReleaseMode = Literal["exact", "noisy", "none", "landmarks"]
@@ -78,41 +78,6 @@ class ProgramSettings:
     row_gamma: float | None = None
     recipe: Recipe = field(default_factory=Recipe)
     layout: Layout | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Published:
-    """What a program leaves; nothing of it needs a record.
-
-    Parameters
-    ----------
-    feddl : FedDLResult
-    landmarks : array of shape (n_y, m)
-        In the units of the records.
-    rows : tuple of arrays of shape (n_p, width)
-        Of each site; empty without a release of rows.
-    row_noise : float
-        Standard deviation of the noise in a row.
-    map : PublishedMap, optional
-    density : Density, optional
-    remarks : tuple of str
-    label : str
-        Of the contract.
-    """
-
-    feddl: FedDLResult
-    landmarks: Array
-    rows: tuple[Array, ...] = ()
-    row_noise: float = 0.0
-    map: PublishedMap | None = None
-    density: Density | None = None
-    remarks: tuple[str, ...] = ()
-    label: str = ""
-
-    @property
-    def contract(self) -> Contract:
-        """What the sites signed."""
-        return self.feddl.contract
 
 
 @dataclass(frozen=True)
@@ -165,14 +130,14 @@ class Program:
             return self._private(ask, watched, checkpoint, progress)
         result, session = self._feddl().learn(ask, **watched)
         if settings.release == "landmarks":
-            return Published(result, result.landmarks, label=session.label)
+            return Published(result, result.landmarks, **_signed(session))
         noise = self.row_noise(result)
         if progress is not None:
             progress("rows", 0, 1)
         rows = session.rows(self.rows_of(result, noise), result.landmarks)
         if progress is not None:
             progress("rows", 1, 1)
-        return Published(result, result.landmarks, tuple(rows), noise, label=session.label)
+        return Published(result, result.landmarks, tuple(rows), noise, **_signed(session))
 
     def rows_of(self, result: FedDLResult, noise: float = 0.0) -> Rows:
         """Return the rows that are asked for."""
@@ -254,8 +219,12 @@ class Program:
             map=published,
             density=density,
             remarks=learner.remarks(session),
-            label=session.label,
+            **_signed(session),
         )
+
+
+def _signed(session: Session) -> dict[str, Any]:
+    return {"label": session.label, "receipts": tuple(session.mirror.receipts.values())}
 
 
 wire.register(ProgramSettings, Recipe, Shares)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import numpy as np
 
-from accounting import BudgetExceeded, Event, GaussianRelease, Ledger, checks
-from accounting.accountants import tightest
+from accounting import Event, GaussianRelease, checks
 from accounting.errors import InvalidParameter
 from accounting.noise import parameter
 from dpfedvis.errors import DpfedvisError
@@ -20,7 +18,7 @@ from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.rows import Rows
 from dpfedvis.numerics.exact import Integers
-from dpfedvis.numerics.files import read_arrays, write_arrays, write_text
+from dpfedvis.numerics.files import read_arrays, write_arrays
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.layouts import Layout
 from dpfedvis.numerics.random_streams import Streams
@@ -50,6 +48,7 @@ from dpfedvis.protocol.signatures import verify
 from dpfedvis.protocol.uploads import BadUpload, Upload, Values, Witness, in_units, too_large
 from dpfedvis.protocol.views import RAW, View, ViewName
 from dpfedvis.protocol.wire import label_of
+from dpfedvis.server.mirror import Mirror
 
 OnFailure = Literal["fail", "continue"]
 _R = TypeVar("_R", Signed, Done, Perturbed, Sent)
@@ -74,61 +73,6 @@ class Failure:
     site: str
     round: int
     reason: str
-
-
-class Mirror:
-    """The server's copy of all sites' ledgers, made of their receipts.
-
-    Parameters
-    ----------
-    ledger : Ledger
-    folder : Path, optional
-        Of a run that can be interrupted, whose ledger is that of this run alone. A site may then send what the ledger
-        knows a second time; it is not written again. The last receipts are kept there.
-    """
-
-    def __init__(self, ledger: Ledger, folder: Path | None = None) -> None:
-        self.ledger, self._own = ledger, folder is not None
-        self._known = {_place(event): event.to_json() for event in ledger.events()} if self._own else {}
-        self._kept = None if folder is None else folder / "receipts.json"
-        self.receipts: dict[str, Receipt] = {}
-        if self._kept is not None and self._kept.exists():
-            found = [Receipt(**each) for each in json.loads(self._kept.read_text(encoding="utf-8"))]
-            self.receipts = {each.site: each for each in found}
-
-    def refuse_above(self, contract: Contract) -> None:
-        """Raise `BudgetExceeded` if an earlier run of these sites leaves no room for the whole plan."""
-        plan, budget = contract.plan, self.ledger.budget
-        if self._own or plan is None or budget is None:
-            return
-        for name in set(contract.names) & set(self.ledger.clients):
-            before, asked = self.ledger.composition(name), plan.multipliers.composition
-            total = before.plus(asked)
-            spent, requested, whole = (tightest(each).epsilon(each, budget.delta) for each in (before, asked, total))
-            if whole > budget.epsilon:
-                raise BudgetExceeded(spent=spent, requested=requested, total=whole, budget=budget, client=name)
-
-    def write(self, events: Sequence[Event], receipts: Sequence[Receipt]) -> None:
-        """Write events that sites have accounted for."""
-        new = []
-        for event in events:
-            known = self._known.get(_place(event))
-            if known is None:
-                new.append(event)
-            elif known != event.to_json():
-                raise BadUpload(event.client, event.what, event.round, "was accounted for otherwise before")
-        if new:
-            self.ledger.record(*new)
-            if self._own:
-                self._known.update({_place(event): event.to_json() for event in new})
-        self.receipts.update({each.site: each for each in receipts})
-        if self._kept is not None and receipts:
-            self._kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_text(self._kept, json.dumps([asdict(each) for each in self.receipts.values()]))
-
-
-def _place(event: Event) -> tuple[str, str, int | None]:
-    return event.client, event.what, event.round
 
 
 class Session:
@@ -230,10 +174,11 @@ class Session:
         if not good:
             raise SiteFailed(f"round {round}: no site gave a valid upload")
         weights = np.array([self._weights[each.site] for each in good])
-        total = np.zeros(shape)
+        total: Array = np.zeros(shape)
         for each, weight in zip(good, weights, strict=True):
             total += weight * in_units(each.values, each.event)
-        return total / weights.sum()
+        total /= weights.sum()
+        return total
 
     def once(self, mechanism: Mechanism, public: PublicParameters, view: ViewName = RAW) -> Array:
         """Make one release over all records; return the average."""
@@ -360,7 +305,9 @@ class Session:
         if (receipt.site, receipt.contract) != (name, self.label):
             raise BadUpload(name, event.what, event.round, "has the receipt of another site or contract")
         key = self.contract.members[self.contract.places[name]].key
-        if receipt.signature and not verify(key, receipt.signature, receipt.signed):
+        # Sites of a simulation sign once a run.
+        unsigned = self._ask.one_process and not receipt.signature
+        if not unsigned and not verify(key, receipt.signature, receipt.signed):
             raise BadUpload(name, event.what, event.round, "has a receipt with a wrong signature")
 
     def _see(self, replies: Sequence[Sent]) -> None:

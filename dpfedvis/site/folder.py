@@ -36,9 +36,14 @@ def write_site(
     Identity.kept(folder / _KEY)
 
 
+def is_site(folder: Path) -> bool:
+    """Whether a folder is that of a site."""
+    return (folder / _NAME).is_file()
+
+
 def open_site(folder: Path, wait: float = 0.0) -> Site:
     """Return the site of a folder; wait so many seconds for another process that has its ledger open."""
-    if not (folder / _NAME).is_file():
+    if not is_site(folder):
         raise InvalidParameter("site", str(folder), f"a folder with {_NAME} (see dpfedvis.site.folder.write_site)")
     about = json.loads((folder / _NAME).read_text(encoding="utf-8"))
     stored = read_arrays(folder / _RECORDS)

@@ -12,28 +12,24 @@ Without a file the ledger is in memory, for simulations.
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import os
-import sqlite3
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Literal, Self
+from typing import IO, Self
 
 from accounting import Budget, BudgetExceeded, Event, Ledger
 from accounting.assumptions import composed
 from accounting.errors import CannotAccount, InvalidParameter, LedgerError
 from accounting.rounding import rounded_up
-from accounting.sqlite_file import connect, named_errors
 from accounting.statement import DEFAULT_DELTA, AllRuns, Statement
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.site.all_runs import by_run, forecast, merged, state_of
+from dpfedvis.site.ledger_file import LedgerBusy, is_lifetime, locked, tables
+from dpfedvis.site.run_account import RunAccount
 
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, started TEXT, data TEXT, sha256 TEXT, delta REAL)",
@@ -44,10 +40,6 @@ _TABLES = (
 
 class LifetimeExceeded(DpfedvisError):
     """A run for which the lifetime budget of its records has no room."""
-
-
-class LedgerBusy(DpfedvisError):
-    """Another run on the same records is going on."""
 
 
 @dataclass(frozen=True)
@@ -74,71 +66,6 @@ class RunMark:
     sha256: str
     delta: float
     deal: str = ""
-
-
-def ledger_folder() -> Path:
-    """Return the folder of the ledgers that have no other place."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    # The XDG specification says to ignore a relative path.
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
-    return root / "dpfedvis" / "ledgers"
-
-
-def ledger_path(data: Path) -> Path:
-    """Return where the ledger of a data file is by default, by the file's path."""
-    whole = data.expanduser().resolve()
-    return ledger_folder() / f"{whole.stem}-{hashlib.sha256(os.fsencode(whole)).hexdigest()[:16]}.sqlite"
-
-
-class RunAccount:
-    """What one site has released in one run; it refuses what would exceed the run's budget or the lifetime budget.
-
-    Parameters
-    ----------
-    ledger : SiteLedger
-    run, site : str
-    budget : Budget, optional
-        Of the run.
-    """
-
-    def __init__(self, ledger: SiteLedger, run: str, site: str, budget: Budget | None) -> None:
-        self._whole, self._run, self._site = ledger, run, site
-        self._place: tuple[int, str] | None = None
-        earlier = ledger.events(run, site)
-        self._written = Counter(event.to_json() for event in earlier)
-        self._own = Ledger(budget=budget, mirror=self._write if ledger.on_disk else None)
-        self._by_place = {(event.what, event.round): event for event in earlier}
-        if earlier:
-            self._own.record(*earlier)
-
-    def record(self, event: Event) -> tuple[int, str]:
-        """Write an event: it is on disk when this returns. Return its place, and the hash of the chain up to it."""
-        (receipt,) = self._own.record(event)
-        self._by_place[event.what, event.round] = event
-        if self._place is None or not self._whole.on_disk:
-            self._place = (receipt.sequence, receipt.hash)
-        return self._place
-
-    def find(self, what: str, round: int | None) -> Event | None:
-        """Return the event of this release and round, or None."""
-        return self._by_place.get((what, round))
-
-    def events(self) -> list[Event]:
-        """Return all events of the run, in order."""
-        return list(self._own.events())
-
-    @property
-    def head(self) -> tuple[int, str] | None:
-        """Place and hash of the last event."""
-        return self._whole.head if self._whole.on_disk else self._place
-
-    def _write(self, events: Sequence[Event]) -> None:
-        for event in events:
-            line = event.to_json()
-            if self._written[line] > 0:
-                self._written[line] -= 1  # it is there from before an interruption
-            else:
-                self._place = self._whole.write(self._run, self._site, event)
 
 
 class SiteLedger:
@@ -188,7 +115,7 @@ class SiteLedger:
     def _open(self, path: Path, wait: float, create: bool) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         until = time.monotonic() + wait
-        while (lock := _locked(path)) is None:
+        while (lock := locked(path)) is None:
             if time.monotonic() >= until:
                 raise LedgerBusy(f"another run on these records is going on ({path}); wait for it")
             time.sleep(0.05)
@@ -198,7 +125,7 @@ class SiteLedger:
             self._ledger = Ledger(path, create=create)
             if (len(self._ledger) > 0 or self._ledger.budget is not None) and not is_lifetime(path):
                 raise LedgerError(f"{path} is the ledger of one run; choose another for all runs on these records")
-            with _tables(path, "rw") as file:
+            with tables(path, "rw") as file:
                 for table in _TABLES:
                     file.execute(table)
             self._read_tables(path)
@@ -207,7 +134,7 @@ class SiteLedger:
             raise
 
     def _read_tables(self, path: Path) -> None:
-        with _tables(path, "ro") as file:
+        with tables(path, "ro") as file:
             self._marks = [RunMark(*row) for row in file.execute("SELECT * FROM runs ORDER BY rowid")]
             kept: tuple[float, float] | None = file.execute("SELECT epsilon, delta FROM lifetime").fetchone()
         if kept is not None and self._asked is not None and self._asked[0] != kept[0]:
@@ -331,7 +258,7 @@ class SiteLedger:
         """Refuse, where a site is the unit, what deals the records otherwise: one site could be several there."""
         if budget is None or budget.unit != "client" or self._path is None:
             return
-        with _tables(self._path, "ro") as file:
+        with tables(self._path, "ro") as file:
             deals: dict[str, str] = dict(file.execute("SELECT run, deal FROM deals"))
         for mark in self._marks:
             if mark.id != run.id and (deal := deals.get(mark.id, "what is not known")) != run.deal:
@@ -360,7 +287,7 @@ class SiteLedger:
         mark = self._begun.get(run)
         if mark is None or self._path is None:
             return
-        with _tables(self._path, "rw") as file:
+        with tables(self._path, "rw") as file:
             *own, deal = vars(mark).values()
             file.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?)", own)
             file.execute("INSERT OR IGNORE INTO deals VALUES (?, ?)", (mark.id, deal))
@@ -368,12 +295,6 @@ class SiteLedger:
                 file.execute("INSERT OR IGNORE INTO lifetime VALUES (1, ?, ?)", self._limit)
         self._marks += [mark] * (run not in {each.id for each in self._marks})
         del self._begun[run]
-
-
-def is_lifetime(path: Path) -> bool:
-    """Whether a ledger is that of some records, and not that of a run."""
-    with _tables(path, "ro") as file:
-        return file.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchone() is not None
 
 
 def _charge(room: Ledger | None, before: Sequence[Event], events: Sequence[Event]) -> None:
@@ -388,15 +309,6 @@ def _charge(room: Ledger | None, before: Sequence[Event], events: Sequence[Event
         raise LifetimeExceeded(f"{error} (the lifetime budget of these records)") from error
 
 
-def knows(path: Path, run: str) -> bool:
-    """Whether a file is the ledger of some records, and the run of this id is in it."""
-    try:
-        with _tables(path, "ro") as file:
-            return file.execute("SELECT 1 FROM runs WHERE id = ?", (run,)).fetchone() is not None
-    except LedgerError:
-        return False
-
-
 def _refuse_other_meaning(before: Sequence[Event], budget: Budget | None) -> None:
     adjacency, unit = ("replace-one", "record") if budget is None else (budget.adjacency, budget.unit)
     for event in before:
@@ -406,32 +318,3 @@ def _refuse_other_meaning(before: Sequence[Event], budget: Budget | None) -> Non
                 f"this one for one {unit} under {adjacency}, so that they have no ε together; choose a budget with "
                 f"unit={event.unit!r} and adjacency={event.adjacency!r}"
             )
-
-
-def _locked(path: Path) -> IO[str] | None:
-    """Return the lock of a ledger, held; None if somebody else has it."""
-    lock = path.with_name(path.name + ".lock")
-    held = lock.open("w")
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Another run may have removed the file between the two lines above, with the lock on it.
-        if lock.exists() and os.path.samestat(os.fstat(held.fileno()), lock.stat()):
-            return held
-    except BlockingIOError:
-        pass
-    held.close()
-    return None
-
-
-@contextmanager
-def _tables(path: Path, mode: Literal["ro", "rw"]) -> Iterator[sqlite3.Connection]:
-    """Open the tables beside those of the ledger; what is written is on disk in the end."""
-    with named_errors(path, writing=mode == "rw"):
-        connection = connect(path, mode)
-        try:
-            connection.execute("PRAGMA synchronous = EXTRA")
-            connection.execute("BEGIN IMMEDIATE" if mode == "rw" else "BEGIN")
-            yield connection
-            connection.execute("COMMIT")
-        finally:
-            connection.close()

@@ -56,10 +56,11 @@ from dpfedvis.protocol.uploads import Upload
 from dpfedvis.protocol.views import DensityView
 from dpfedvis.protocol.wire import label_of
 from dpfedvis.site.computation import Computation
-from dpfedvis.site.ledger import LifetimeExceeded, RunAccount, SiteLedger
+from dpfedvis.site.ledger import LifetimeExceeded, SiteLedger
 from dpfedvis.site.outbox import Outbox
 from dpfedvis.site.placement import place
 from dpfedvis.site.policy import Policy, Refusal
+from dpfedvis.site.run_account import RunAccount
 from dpfedvis.site.views import Labels, view_of, within
 
 _log = logging.getLogger(__name__)

@@ -31,8 +31,9 @@ from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol import noise_plan
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.server import session
+from dpfedvis.server.mirror import Mirror
 from dpfedvis.site import computation, views
-from dpfedvis.site.ledger import RunAccount
+from dpfedvis.site.run_account import RunAccount
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 LEVELS: dict[str, Any] = {"noise": NoiseAudit, "records": RecordAudit, "pipeline": PipelineAudit}
@@ -260,7 +261,7 @@ def not_recorded(left_out: Callable[[Any], bool]) -> Plant:
     """Neither in the site's own ledger nor in the server's mirror of it."""
 
     def plant(monkeypatch: pytest.MonkeyPatch) -> None:
-        record, write = RunAccount.record, session.Mirror.write
+        record, write = RunAccount.record, Mirror.write
 
         def recorded(self: Any, event: Any) -> Any:
             return None if left_out(event) else record(self, event)
@@ -269,7 +270,7 @@ def not_recorded(left_out: Callable[[Any], bool]) -> Plant:
             write(self, [event for event in events if not left_out(event)], receipts)
 
         monkeypatch.setattr(RunAccount, "record", recorded)
-        monkeypatch.setattr(session.Mirror, "write", written)
+        monkeypatch.setattr(Mirror, "write", written)
 
     return plant
 

@@ -19,7 +19,8 @@ from dpfedvis.numerics.kernels import BLOCK_BYTES, Kernel
 from dpfedvis.protocol.contract import Contract, Member
 from dpfedvis.protocol.messages import Send, Sent
 from dpfedvis.server.feddl import FedDL
-from dpfedvis.server.session import Mirror, Session
+from dpfedvis.server.mirror import Mirror
+from dpfedvis.server.session import Session
 from dpfedvis.site import Site, SiteLedger
 from dpfedvis.site.computation import Computation
 from tests.benchmarks.timing import best_times, points
@@ -151,5 +152,5 @@ def test_memory_of_a_site_is_its_records_and_three_blocks():
         tracemalloc.stop()
     cells = 2 * X.size  # int16
     extra = peak - before - cells
-    print(f"beside X_p as integers ({cells / BLOCK_BYTES:.2f} blocks): {extra / BLOCK_BYTES:.2f} blocks of {BLOCK_BYTES}")
+    print(f"beside X_p as integers ({cells / BLOCK_BYTES:.2f} blocks): {extra / BLOCK_BYTES:.2f} blocks")
     assert extra <= 3 * BLOCK_BYTES

@@ -38,6 +38,7 @@ from dpfedvis.cli import main as cli
 from dpfedvis.reporting import run_report
 from dpfedvis.runs import execute, provenance, results, resume, statement_file, upload_writer
 from dpfedvis.server import checkpoint, session
+from dpfedvis.server.mirror import Mirror
 from dpfedvis.site import SiteLedger, outbox
 
 with contextlib.suppress(ImportError):
@@ -48,7 +49,7 @@ texts = (upload_writer, execute, results, run_report, provenance, statement_file
 WRITES = {
     "outbox": [(outbox, "write_arrays")],
     "site ledger": [(SiteLedger, "write")],
-    "mirror": [(session.Mirror, "write")],
+    "mirror": [(Mirror, "write")],
     "curator": [(session, "write_arrays")],
     "recorder": [(upload_writer.Recorder, "_append")],
     "checkpoint": [(checkpoint, "write_arrays")],

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfedvis.links import site_process
-from dpfedvis.site.ledger import RunAccount
 from dpfedvis.site.outbox import Outbox
+from dpfedvis.site.run_account import RunAccount
 
 
 def dying(place: str, folder: Path) -> None:

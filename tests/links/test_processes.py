@@ -18,7 +18,7 @@ from hypothesis import settings
 from accounting import Budget, Ledger
 from accounting.errors import InvalidParameter
 from dpfedvis import FederatedData, FedTSNE
-from dpfedvis.estimators.simulation import policy_for, simulated
+from dpfedvis.estimators.simulation import policy_for, simulated, write_sites
 from dpfedvis.links import Processes
 from dpfedvis.mechanisms import GradientPerturbation, InputPerturbation, KMeans, Mechanism, PlainMechanism
 from dpfedvis.protocol import wire
@@ -26,7 +26,6 @@ from dpfedvis.protocol.messages import Sent
 from dpfedvis.server import Program, ProgramSettings
 from dpfedvis.server.session import SiteFailed, SiteRefused
 from dpfedvis.site import SiteLedger
-from dpfedvis.site.folder import write_site
 
 BUDGET = Budget(4.0, 1e-5)
 THOROUGH = settings.get_current_profile_name() == "thorough"
@@ -44,9 +43,7 @@ def program(mechanism: Mechanism | None = None, **changes: Any) -> Program:
 
 
 def folders(tmp_path: Path, fed: FederatedData) -> dict[str, Path]:
-    for client in fed.clients:
-        write_site(tmp_path / client.name, client.name, client.X, None, policy_for(BUDGET, "seeded"))
-    return {client.name: tmp_path / client.name for client in fed.clients}
+    return write_sites(fed, tmp_path, policy_for(BUDGET, "seeded", receipts="signed"))
 
 
 def events(ledger: Ledger) -> list[str]:
@@ -70,7 +67,7 @@ def test_the_same_bits_cross_the_border(mechanism: Mechanism, tmp_path: Path) ->
     assert np.array_equal(found.landmarks, expected.landmarks)
     assert events(found.feddl.ledger) == events(expected.feddl.ledger)
     for client in fed.clients:  # each site has its own ledger, and it says the same
-        with SiteLedger.read(tmp_path / client.name / "ledger.sqlite") as own:
+        with SiteLedger.read(folders(tmp_path, fed)[client.name] / "ledger.sqlite") as own:
             mine = [each for each in found.feddl.ledger.events() if each.client == client.name]
             assert own.events(found.contract.run, client.name) == mine
 
@@ -99,12 +96,49 @@ def test_a_site_that_is_killed_goes_on_where_it_was(place: str, tmp_path: Path) 
     command = [sys.executable, str(Path(__file__).with_name("dying_site.py")), place]
     with Processes(folders(tmp_path, fed), command=command) as link:
         found = link.run(made)
-    assert (tmp_path / "client-0" / "died").read_text() == place
+    assert (tmp_path / "0" / "died").read_text() == place
     expected = in_one_process(fed, made)
     assert np.array_equal(found.landmarks, expected.landmarks)
     assert events(found.feddl.ledger) == events(expected.feddl.ledger)
-    with SiteLedger.read(tmp_path / "client-0" / "ledger.sqlite") as own:
+    with SiteLedger.read(tmp_path / "0" / "ledger.sqlite") as own:
         assert own.events(found.contract.run, "client-0") == list(found.feddl.ledger.events())
+
+
+def test_kills_at_any_moment_lose_nothing(tmp_path: Path) -> None:
+    """Of sites and of the server; see killing.py for what holds after each run."""
+    script, root = Path(__file__).with_name("killing.py"), Path(__file__).parents[2]
+    command = [sys.executable, str(script), str(tmp_path), "1000" if THOROUGH else "20", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(root), "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+
+
+def test_a_reply_that_came_too_late_is_not_taken_for_the_next(tmp_path: Path) -> None:
+    """A site dies in round 2 as often as it is asked, and is well again in round 3."""
+    fed = data()
+    script = """
+        import os, signal, sys
+        from pathlib import Path
+        from dpfedvis.links import site_process
+        from dpfedvis.site.run_account import RunAccount
+        deaths, record = Path(sys.argv[1]) / "deaths", RunAccount.record
+        def dying(self, event):
+            count = deaths.stat().st_size if deaths.exists() else 0
+            if event.client == "client-1" and event.round == 2 and count < 4:
+                deaths.write_bytes(bytes(count + 1))
+                os.kill(os.getpid(), signal.SIGKILL)
+            return record(self, event)
+        RunAccount.record = dying
+        sys.exit(site_process.main(Path(sys.argv[1])))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    made = program(feddl={"bounds": (-3, 3), "policy": "continue"})
+    with Processes(folders(tmp_path, fed), command=command) as link:
+        found = link.run(made)
+    assert [(each.site, each.round) for each in found.feddl.failures] == [("client-1", 2)]
+    released = [(each.client, each.round) for each in found.feddl.ledger.events()]
+    assert released == [("client-0", 1), ("client-1", 1), ("client-0", 2), ("client-0", 3), ("client-1", 3)]
 
 
 def test_a_site_that_always_dies_is_named(tmp_path: Path) -> None:
@@ -132,7 +166,7 @@ def test_what_no_other_process_can_know_is_refused_before_anything_is_asked(tmp_
     fed = data(1)
     with Processes(folders(tmp_path, fed)) as link, pytest.raises(wire.NotPortable, match="homemade"):
         link.run(program(Homemade()))
-    assert not (tmp_path / "client-0" / "ledger.sqlite").exists()  # an empty one is not left behind
+    assert not (tmp_path / "0" / "ledger.sqlite").exists()  # an empty one is not left behind
 
 
 def test_exact_uploads_do_not_leave_a_process(tmp_path: Path) -> None:
@@ -152,17 +186,16 @@ def test_nothing_is_left_running(tmp_path: Path) -> None:
 
 def test_the_server_reads_no_file_of_a_site(tmp_path: Path) -> None:
     """An audit hook sees every file that the server's process opens."""
-    folders(tmp_path, data())
+    names = {name: str(path) for name, path in folders(tmp_path, data()).items()}
     script = f"""
         import sys
-        from pathlib import Path
         opened = []
         seen = ("open", "sqlite3.connect")
         sys.addaudithook(lambda name, given: opened.append(str(given[0])) if name in seen else None)
         from tests.links.test_processes import program
         from dpfedvis.links import Processes
         root = {str(tmp_path)!r}
-        with Processes({{name: Path(root) / name for name in ("client-0", "client-1")}}) as link:
+        with Processes({names!r}) as link:
             link.run(program())
         print([each for each in opened if root in each])
     """
@@ -198,7 +231,7 @@ def test_a_server_that_is_killed_goes_on_where_it_was(after: int, tmp_path: Path
     assert sorted(events(found.feddl.ledger)) == sorted(events(expected.feddl.ledger))
     found.feddl.ledger.close()
     for client in fed.clients:
-        with SiteLedger.read(tmp_path / client.name / "ledger.sqlite") as own:
+        with SiteLedger.read(folders(tmp_path, fed)[client.name] / "ledger.sqlite") as own:
             assert len(own.events(found.contract.run, client.name)) == 3
 
 

@@ -19,9 +19,9 @@ from dpfedvis.mechanisms import (
 )
 from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol import noise_plan as plan
-from dpfedvis.server.session import Mirror
+from dpfedvis.server.mirror import Mirror
 from dpfedvis.site.computation import Computation
-from dpfedvis.site.ledger import RunAccount
+from dpfedvis.site.run_account import RunAccount
 
 TRUSTS = ("local", "aggregate", "central")
 THEOREM = {"bound": "theorem", "tau_x": 3.0, "tau_y": 6.0, "upsilon": 5.5}

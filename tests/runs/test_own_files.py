@@ -23,7 +23,8 @@ from dpfedvis.runs.results import SIMULATION
 from dpfedvis.runs.resume import RunInterrupted
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.statement_file import statement_of
-from dpfedvis.site.ledger import SiteLedger, ledger_path
+from dpfedvis.site.ledger import SiteLedger
+from dpfedvis.site.ledger_file import ledger_path
 from tests.command_line import called, check_refused
 from tests.crash.folders import content, copy
 

@@ -16,7 +16,8 @@ from dpfedvis.mechanisms import GradientPerturbation, Message, NoPerturbation
 from dpfedvis.mechanisms.rows import DistanceRows
 from dpfedvis.protocol.messages import Done, Receipt, Sent, Signed
 from dpfedvis.protocol.uploads import BadUpload
-from dpfedvis.server.session import Failure, Mirror, Session, SiteFailed
+from dpfedvis.server.mirror import Mirror
+from dpfedvis.server.session import Failure, Session, SiteFailed
 
 BUDGET = Budget(2.0, 1e-5)
 TRUSTS = ["local", "aggregate", "central"]

@@ -25,7 +25,8 @@ from accounting import (
 )
 from accounting.errors import LedgerError
 from dpfedvis.site import SiteLedger
-from dpfedvis.site.ledger import LedgerBusy, LifetimeExceeded, is_lifetime, ledger_path
+from dpfedvis.site.ledger import LifetimeExceeded
+from dpfedvis.site.ledger_file import LedgerBusy, is_lifetime, ledger_path
 
 BUDGET = Budget(1.0, 1e-5)
 MU = BUDGET.mu * (1 - 1e-9)
@@ -379,6 +380,6 @@ def test_its_place_follows_from_the_path_of_the_data(tmp_path, monkeypatch):
 
 def test_no_test_writes_to_the_home(tmp_path):
     """The fixture of the suite reaches processes that tests start."""
-    code = "from dpfedvis.site.ledger import ledger_path; from pathlib import Path; print(ledger_path(Path('a')))"
+    code = "from dpfedvis.site.ledger_file import ledger_path; from pathlib import Path; print(ledger_path(Path('a')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert str(Path.home()) not in done.stdout

@@ -13,7 +13,7 @@ from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.protocol.messages import ANSWERED, Forget, Refused, Send, Sent, ShowEvents
 from dpfedvis.site import Identity, SiteLedger
-from dpfedvis.site.ledger import RunAccount
+from dpfedvis.site.run_account import RunAccount
 from tests.site.agreed import SIMULATED, agreed, contract_of, sites_of
 
 BUDGET = Budget(1.0, 1e-5)

@@ -25,9 +25,10 @@ from dpfedvis.protocol.views import RAW as RECORDS
 from dpfedvis.protocol.views import DensityView
 from dpfedvis.server import private_map
 from dpfedvis.server.members import Members
+from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.private_map import LEAST_LANDMARKS, MOST_LANDMARKS, Learner, Shares, landmarks_for
 from dpfedvis.server.recipe import Recipe, spread_out
-from dpfedvis.server.session import Mirror, Session
+from dpfedvis.server.session import Session
 from dpfedvis.server.subspace import principal_subspace
 from dpfedvis.site.views import view_of
 

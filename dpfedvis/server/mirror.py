@@ -1,0 +1,70 @@
+"""The mirror: the server's copy of all sites' ledgers, made of their receipts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from accounting import BudgetExceeded, Event, Ledger
+from accounting.accountants import tightest
+from dpfedvis.numerics.files import write_text
+from dpfedvis.protocol.contract import Contract
+from dpfedvis.protocol.messages import Receipt
+from dpfedvis.protocol.uploads import BadUpload
+
+
+class Mirror:
+    """The server's copy of all sites' ledgers, made of their receipts.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    folder : Path, optional
+        Of a run that can be interrupted, whose ledger is that of this run alone. A site may then send what the ledger
+        knows a second time; it is not written again. The last receipts are kept there.
+    """
+
+    def __init__(self, ledger: Ledger, folder: Path | None = None) -> None:
+        self.ledger, self._own = ledger, folder is not None
+        self._known = {_place(event): event.to_json() for event in ledger.events()} if self._own else {}
+        self._kept = None if folder is None else folder / "receipts.json"
+        self.receipts: dict[str, Receipt] = {}
+        if self._kept is not None and self._kept.exists():
+            found = [Receipt(**each) for each in json.loads(self._kept.read_text(encoding="utf-8"))]
+            self.receipts = {each.site: each for each in found}
+
+    def refuse_above(self, contract: Contract) -> None:
+        """Raise `BudgetExceeded` if an earlier run of these sites leaves no room for the whole plan."""
+        plan, budget = contract.plan, self.ledger.budget
+        if self._own or plan is None or budget is None:
+            return
+        for name in set(contract.names) & set(self.ledger.clients):
+            before, asked = self.ledger.composition(name), plan.multipliers.composition
+            total = before.plus(asked)
+            spent, requested, whole = (tightest(each).epsilon(each, budget.delta) for each in (before, asked, total))
+            if whole > budget.epsilon:
+                raise BudgetExceeded(spent=spent, requested=requested, total=whole, budget=budget, client=name)
+
+    def write(self, events: Sequence[Event], receipts: Sequence[Receipt]) -> None:
+        """Write events that sites have accounted for."""
+        new = []
+        for event in events:
+            known = self._known.get(_place(event))
+            if known is None:
+                new.append(event)
+            elif known != event.to_json():
+                raise BadUpload(event.client, event.what, event.round, "was accounted for otherwise before")
+        if new:
+            self.ledger.record(*new)
+            if self._own:
+                self._known.update({_place(event): event.to_json() for event in new})
+        self.receipts.update({each.site: each for each in receipts})
+        if self._kept is not None and receipts:
+            self._kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_text(self._kept, json.dumps([asdict(each) for each in self.receipts.values()]))
+
+
+def _place(event: Event) -> tuple[str, str, int | None]:
+    return event.client, event.what, event.round

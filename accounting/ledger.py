@@ -126,6 +126,12 @@ class Ledger:
                 self._totals.add(event)
         return [Receipt(sequence, digest) for sequence, digest in written]
 
+    def check(self, *events: Event) -> None:
+        """Raise as `record` would if these events have no room; nothing is written."""
+        with self._lock:
+            self._refresh()
+            self._check(events)
+
     def events(
         self, *, client: str | None = None, round: int | None = None, what: str | None = None
     ) -> Iterator[Event]:

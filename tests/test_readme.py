@@ -29,7 +29,7 @@ def blocks(language: str, text: str = README) -> list[str]:
         zip(
             blocks("python"),
             [
-                "500\nthere is no such contract at this site\n",
+                "(10, 8) receipts signed by north south\n",
                 "be ε = ∞ end to end",
                 "be ε = 10 end to end at δ = 1e-05",
                 "nothing was released",

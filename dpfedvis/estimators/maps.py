@@ -13,7 +13,7 @@ from accounting import Budget
 from accounting.errors import InvalidParameter
 from accounting.events import Trust
 from dpfedvis.data import FederatedData
-from dpfedvis.estimators.base import FederatedEstimator, as_new_records
+from dpfedvis.estimators.base import FederatedEstimator, ReleaseUnavailable, as_new_records
 from dpfedvis.estimators.refusals import refuse_classes
 from dpfedvis.estimators.settings import DEFAULTS, DistanceName, EstimatorSettings, ReleaseMode
 from dpfedvis.links import InProcess
@@ -31,8 +31,9 @@ from dpfedvis.numerics.neighbors import Method
 from dpfedvis.server import Program
 from dpfedvis.server.feddl import NoiseName
 from dpfedvis.site.placement import Placement, placement
-from dpfedvis.site.views import within
+from dpfedvis.site.views import checked_records
 
+_AT_SITES = "the places of records stay at the sites, each in the file placed.npz of its folder; use fit"
 # Fewer have no spectral start in two dimensions.
 LEAST_RECORDS = 4
 
@@ -76,10 +77,14 @@ class FederatedMap(FederatedEstimator):
 
     def fit_transform(self, fed: FederatedData, y: None = None) -> Array:
         """Fit, and return the map of all records in the order of the clients, shape (n, 2)."""
+        if self._processes is not None and self.settings().chosen_release == "none":
+            raise ReleaseUnavailable(_AT_SITES)
         return self.fit(fed).embedding_
 
     def views(self) -> dict[str, Array]:
         """Return each client's part of the map, by name."""
+        if hasattr(self, "published_map_") and not hasattr(self, "embedding_"):
+            raise ReleaseUnavailable(_AT_SITES)
         check_is_fitted(self, "embedding_")
         return self._by_client(self.embedding_)
 
@@ -101,7 +106,7 @@ class FederatedMap(FederatedEstimator):
         check_is_fitted(self, "embedding_")
         records = as_new_records(X, self.landmarks_.shape[1])
         if self.settings_.release == "none":
-            return self.at_home(self.published_map_, within(records))
+            return self.at_home(self.published_map_, checked_records(name, records))
         rows = self._newcomer(records, name, self._row_program(FederatedData([records])))
         return self._laid_out.place(self._represent(rows))
 

@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from accounting import Budget
+from accounting.errors import InvalidParameter
 from accounting.events import TRUSTS
 from dpfedvis.data import FederatedData
 from dpfedvis.links import InProcess, Processes
 from dpfedvis.site import Identity, Policy, Site, SiteLedger
-from dpfedvis.site.folder import is_site, write_site
+from dpfedvis.site.folder import KEY, holds, is_site, write_site
 
 
 def simulated(
@@ -68,11 +69,15 @@ def started(fed: FederatedData, *, budget: Budget | None, noise: str, folder: Pa
 def write_sites(fed: FederatedData, folder: Path, policy: Policy) -> dict[str, Path]:
     """Make the folder of one site for each client, where there is none; each knows the keys of all. Return them."""
     folders = {client.name: folder / str(number) for number, client in enumerate(fed.clients)}
-    keys = {name: _identity(own).public for name, own in folders.items()}
+    own = replace(policy, members={name: _identity(each).public for name, each in folders.items()})
     for client in fed.clients:
-        if not is_site(folders[client.name]):
-            own = replace(policy, members=keys)
-            write_site(folders[client.name], client.name, client.X, fed.labels_of(client), own)
+        place, facts = folders[client.name], (client.name, client.X, fed.labels_of(client), own)
+        if not is_site(place):
+            write_site(place, *facts)
+        elif not holds(place, *facts):
+            raise InvalidParameter(
+                "processes", str(folder), f"a new folder: {place} is a site with other records or another policy"
+            )
     return folders
 
 
@@ -90,6 +95,8 @@ def policy_for(budget: Budget | None, noise: str, receipts: str = "unsigned") ->
         threshold=1,
         unprotected=budget is None or budget.scope != "end-to-end",
         rounds=2**31,
+        mechanisms=None,
+        number_of_records="as asked",
         receipts=receipts,
     )
 
@@ -100,4 +107,4 @@ def _ledger(folder: Path | None) -> SiteLedger:
 
 def _identity(folder: Path | None) -> Identity:
     """Return the key pair that a folder holds, made now if it has none."""
-    return Identity() if folder is None else Identity.kept(folder / "identity.key")
+    return Identity() if folder is None else Identity.kept(folder / KEY)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from accounting import checks
+from accounting.errors import InvalidParameter
 from dpfedvis.numerics.exact import Integers
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.ask import Sum
@@ -43,6 +44,8 @@ class InProcess:
         owned: Sequence[SiteLedger] = (),
     ) -> None:
         self.members, self._owned = list(members), owned
+        if not self.members:
+            raise InvalidParameter("members", members, "one site or more")
         self._jobs, self._through_bytes = min(checks.count("jobs", jobs), len(self.members)), through_bytes
 
     @property
@@ -69,6 +72,12 @@ class InProcess:
         """Close the ledgers that belong to the link."""
         for ledger in self._owned:
             ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _answer(self, site: Site, request: Request) -> Reply:
         if not self._through_bytes:

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.links.in_process import add_up
 from dpfedvis.protocol import wire
@@ -58,6 +60,8 @@ class Processes:
     def __init__(self, folders: Mapping[str, str | Path], *, command: Sequence[str] | None = None) -> None:
         self._command = list(command or [sys.executable, "-m", "dpfedvis.links.site_process"])
         self._folders = {name: Path(folder) for name, folder in folders.items()}
+        if not self._folders:
+            raise InvalidParameter("folders", folders, "one for each site, and at least one")
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._shown: list[bytes] = []  # what a site that is started again must be shown
         for name in self._folders:
@@ -169,6 +173,10 @@ def _decoded(name: str, data: bytes) -> Reply:
         reply: Reply = wire.decode(data)
     except wire.Malformed:
         return Refused(name, MALFORMED, "gave a reply that cannot be read")
+    if isinstance(reply, Refused):
+        return replace(reply, site=name)
+    if reply.site != name:
+        return Refused(name, MALFORMED, f"the folder given for {name} is that of {reply.site[:80]}")
     return reply
 
 

@@ -28,6 +28,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
     "k-means": KMeans,
     "published": PublishedFedDL,
 }
+BUILT_IN = dict(MECHANISMS)  # before others are registered
 
 
 def mechanism(choice: str | Mechanism) -> Mechanism:
@@ -48,6 +49,7 @@ def find_mechanism(name: str) -> type[Mechanism]:
 
 
 __all__ = [
+    "BUILT_IN",
     "MECHANISMS",
     "BaseMechanism",
     "ClippedGradientPerturbation",

@@ -184,7 +184,7 @@ class Mechanism(Protocol):
     def additive(self, public: PublicParameters) -> bool:
         """Whether `total` is a sum over records, to be divided by the denominator; otherwise it is a mean."""
 
-    def rounded(self, public: PublicParameters) -> int:
+    def rounded(self, public: PublicParameters) -> float:
         """Number of values whose rounding the sensitivity does not cover: each adds a cell (Δ + cell·√values)."""
 
     def relative_noise(self, public: PublicParameters) -> Floats | None:
@@ -262,9 +262,9 @@ class BaseMechanism:
         """A sum over records."""
         return True
 
-    def rounded(self, public: PublicParameters) -> int:
+    def rounded(self, public: PublicParameters) -> float:
         """None: rounding towards zero makes nothing longer."""
-        return 0
+        return 0.0
 
     def relative_noise(self, public: PublicParameters) -> Floats | None:
         """The same for all values."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -147,14 +146,8 @@ class GradientPerturbation(GradientUpload):
         return self.tau_x if self.bound == "theorem" else None
 
     def sensitivity(self, public: PublicParameters, records: float) -> float:
-        """Δ of the gradient (`accounting.sensitivity.gradient`); for Thm 6 with the rounding of the kernel.
-
-        Proof of what is added. A bound on ‖(x − y)k‖, as the tight one and that for adding a record, still holds when k
-        is rounded down. Thm 6 bounds a difference, and of two near records one may be rounded and the other not.
-        Rounding lowers k by 2^{−b} + 2⁻⁴⁰ at most, so that each landmark's part is off by that times Υ for either
-        record, and all n_y together by √n_y times as much in norm.
-        """
-        exact = sensitivity.gradient(
+        """Δ of the gradient (`accounting.sensitivity.gradient`)."""
+        return sensitivity.gradient(
             gamma=public.kernel.gammas,
             records=records,
             landmarks=public.landmarks,
@@ -164,7 +157,17 @@ class GradientPerturbation(GradientUpload):
             tau_y=self.tau_y,
             upsilon=self.upsilon,
         )
+
+    def rounded(self, public: PublicParameters) -> float:
+        """None, but for Thm 6 under replace-one: 4 n_y (Υ/step)², as if so many values were rounded one by one.
+
+        Proof. A bound on ‖(x − y)k‖, as the tight one and that for adding a record, still holds when k is rounded down.
+        Thm 6 bounds a difference, and of two near records one may be rounded and the other not. Rounding lowers k by
+        2^{−b} + 2⁻⁴⁰ at most, so that each landmark's part is off by that times Υ for either record: Υ/step cells of
+        step·2^{−b}. All n_y together are off by √n_y times as much in norm, and two records by twice that.
+        """
         if self.bound != "theorem" or self.upsilon is None or public.adjacency != "replace-one":
-            return exact
-        off = (2.0**-KERNEL_BITS + 2.0**-40) * self.upsilon * math.sqrt(public.landmarks)
-        return exact + 2 * off * 4 * public.kernel.mean_gamma / (records * public.landmarks)
+            return 0.0
+        step = self.grid(public, np.zeros((1, public.features))).step
+        cells = 2 * (1 + 2.0 ** (KERNEL_BITS - 40)) * self.upsilon / step
+        return cells**2 * public.landmarks

@@ -183,3 +183,6 @@ class KernelRows:
 
 def _blocks(X: Array) -> list[Array]:
     return [X[start : start + BLOCK_ROWS].astype(np.float64) for start in range(0, len(X), BLOCK_ROWS)]
+
+
+ROW_RELEASES = frozenset((DistanceRows.what, GramRows.what, KernelRows.what))

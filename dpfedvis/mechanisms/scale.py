@@ -75,9 +75,9 @@ class Moments(ScaleRelease):
         """A part of τ, or of τ²."""
         return 1 / UNIT
 
-    def rounded(self, public: PublicParameters) -> int:
+    def rounded(self, public: PublicParameters) -> float:
         """The square: of two records of one norm, rounding can part the squares by a cell."""
-        return 1
+        return 1.0
 
     def total(
         self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
@@ -222,7 +222,9 @@ class MedianDistance(ScaleRelease):
 
 def count_cells(numbers: NDArray[np.int64], cells: int, factor: float) -> Integers:
     """Counts of cell numbers, shape (cells,); a record counts for `factor`·`COUNT_UNIT`, rounded down."""
-    counts: Integers = np.bincount(numbers, minlength=cells) * math.floor(factor * COUNT_UNIT)
+    # Whatever a number is, it counts: a failure would tell of the record that caused it.
+    inside = np.clip(numbers, 0, cells - 1)
+    counts: Integers = np.bincount(inside, minlength=cells) * math.floor(factor * COUNT_UNIT)
     return counts
 
 

@@ -110,6 +110,8 @@ class Contract:
 
     def __post_init__(self) -> None:
         checks.text("run", self.run)
+        if "/" in self.run:  # a ledger of all runs calls a site RUN/SITE
+            raise InvalidParameter("run", self.run, "without a slash")
         if self.version != VERSION:
             raise InvalidParameter("version of the protocol", self.version, f"{VERSION}, which this code speaks")
         checks.count("rounds", self.rounds)
@@ -119,6 +121,9 @@ class Contract:
         names = [member.name for member in self.members]
         if len(set(names)) < len(names):
             raise InvalidParameter("names of the sites", names, "distinct")
+        keys = [member.key for member in self.members if member.key]
+        if len(set(keys)) < len(keys):
+            raise InvalidParameter("keys of the sites", keys, "distinct")
         total = math.fsum(member.weight for member in self.members)
         if not abs(total - 1) <= 1e-9:
             raise InvalidParameter("sum of the weights", total, "1")

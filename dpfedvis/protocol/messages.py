@@ -7,10 +7,12 @@ contract by its hash.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from types import NoneType
+from typing import Any, cast
 
 from accounting import Event
+from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.rows import Rows
@@ -24,13 +26,24 @@ from dpfedvis.protocol.views import RAW, View, ViewName
 PLACEMENTS = ("anchored", "diffused", "weights", "transform")
 
 # Codes of a refusal.
-MALFORMED, NOT_AGREED, POLICY, BUDGET, NOT_PLANNED, ANSWERED, STORAGE, RESTORED, FAILED = (
-    "malformed", "not-agreed", "policy", "budget", "not-planned", "answered", "storage", "restored", "failed",
+MALFORMED, NOT_AGREED, POLICY, BUDGET, NOT_PLANNED, ANSWERED, STORAGE, BUSY, RESTORED, FAILED = (
+    "malformed", "not-agreed", "policy", "budget", "not-planned", "answered", "storage", "busy", "restored", "failed",
 )  # fmt: skip
 
 
+class _Typed:
+    """A reply. It checks the types of its fields: a site may lie, and the server relies on them."""
+
+    def __post_init__(self) -> None:
+        for each in fields(cast(Any, self)):
+            kind, value = _KINDS.get(str(each.type), object), getattr(self, each.name)
+            if not isinstance(value, kind) or (isinstance(value, bool) and kind is int):
+                expected = f"of type {each.type}"
+                raise InvalidParameter(f"{each.name} of {type(self).__name__}", value, expected)
+
+
 @dataclass(frozen=True)
-class Receipt:
+class Receipt(_Typed):
     """A site's word that an event is in its ledger: its place there, and the hash of the chain up to it.
 
     Parameters
@@ -40,6 +53,8 @@ class Receipt:
         Hash of the contract.
     sequence : int
     head : str
+    values : str
+        Hash of the upload that the receipt is for; empty in a simulation.
     signature : str
         In hexadecimal digits; empty in a simulation, where a site signs once a run.
     """
@@ -48,12 +63,25 @@ class Receipt:
     contract: str
     sequence: int
     head: str
+    values: str = ""
     signature: str = ""
 
     @property
     def signed(self) -> bytes:
         """The bytes that the signature is of."""
-        return f"receipt|{self.contract}|{self.sequence}|{self.head}|{self.site}".encode()
+        return f"receipt|{self.contract}|{self.sequence}|{self.head}|{self.values}|{self.site}".encode()
+
+
+_KINDS: dict[str, type[Any] | tuple[type[Any], ...]] = {
+    "str": str,
+    "int": int,
+    "int | None": (int, NoneType),
+    "bool": bool,
+    "Event": Event,
+    "tuple[Event, ...]": tuple,
+    "Receipt": Receipt,
+    "Receipt | None": (Receipt, NoneType),
+}
 
 
 # Requests
@@ -188,7 +216,7 @@ Request = Describe | Agree | Begin | Prepare | Perturb | Send | SendRows | Place
 
 
 @dataclass(frozen=True)
-class Description:
+class Description(_Typed):
     """Public facts of a site.
 
     Parameters
@@ -213,7 +241,7 @@ class Description:
 
 
 @dataclass(frozen=True)
-class Signed:
+class Signed(_Typed):
     """A site's signature of a contract."""
 
     site: str
@@ -222,14 +250,14 @@ class Signed:
 
 
 @dataclass(frozen=True)
-class Done:
+class Done(_Typed):
     """What was asked for is done; nothing else comes back."""
 
     site: str
 
 
 @dataclass(frozen=True)
-class Perturbed:
+class Perturbed(_Typed):
     """Records were perturbed at home, under this event."""
 
     site: str
@@ -238,7 +266,7 @@ class Perturbed:
 
 
 @dataclass(frozen=True, eq=False)
-class Sent:
+class Sent(_Typed):
     """An upload, with the event that accounts for it and the receipt of the site's ledger."""
 
     site: str
@@ -248,7 +276,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Events:
+class Events(_Typed):
     """Events of a run in a site's ledger, and its receipt for the last."""
 
     site: str
@@ -257,7 +285,7 @@ class Events:
 
 
 @dataclass(frozen=True)
-class Refused:
+class Refused(_Typed):
     """A site does not do what was asked, for this reason in public words. Nothing was released."""
 
     site: str

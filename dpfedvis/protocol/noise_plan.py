@@ -13,7 +13,7 @@ from accounting import Budget, CalibratedPlan, GaussianRelease, InvalidParameter
 from accounting.events import STAGES, Stage, Trust
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.mechanisms.rows import Rows, row_grid
+from dpfedvis.mechanisms.rows import ROW_RELEASES, Rows, row_grid
 from dpfedvis.numerics.kernels import Array
 
 HOME = "records"  # the release of input perturbation
@@ -116,6 +116,8 @@ class SitePlan:
     rounded, all_rounded : float
         How many values of an upload were rounded one by one, and how many there are. A value with less noise than the
         largest, r of it, counts 1/r²: as a part of the noise its cell is 1/r wide.
+    of_records : float
+        The same for what each record adds (`Mechanism.rounded`); it does not grow when the upload is made coarser.
     """
 
     index: int
@@ -134,6 +136,7 @@ class SitePlan:
     values: int = 1
     rounded: float = 0
     all_rounded: float = 1
+    of_records: float = 0
 
     def event(self, cell: float, round: int | None = None) -> GaussianRelease:
         """Return the event of one upload whose total has cells of this worth (`Mechanism.cell`).
@@ -165,14 +168,15 @@ class SitePlan:
 
     def bits_dropped(self, cell: float) -> int:
         """Return how many low bits of each value are dropped, so that its noise fits the sampler: public, mostly 0."""
-        cells = self._planned.multipliers[self.what].sigma * self.largest / (cell * self.scale) if cell else 0.0
+        moved = self.largest / (cell * self.scale) + math.sqrt(self.of_records) if cell else 0.0
+        cells = self._planned.multipliers[self.what].sigma * moved
         return max(0, math.ceil(math.log2(cells / MOST_NOISE))) if cells else 0
 
     def _added(self, cell: float) -> float:
         """What rounding adds to the sensitivity."""
         dropped = self.bits_dropped(cell)
         rounded = self.all_rounded if dropped else self.rounded
-        return cell * self.scale * 2.0**dropped * math.sqrt(rounded)
+        return cell * self.scale * (math.sqrt(self.of_records) + 2.0**dropped * math.sqrt(rounded))
 
 
 def plan_run(
@@ -229,9 +233,11 @@ def plan_run(
         raise InvalidParameter(
             "budget", None, f"given: mechanism {mechanism.name!r} adds noise, which follows from the budget"
         )
-    if budget.unit == "client" and (
-        mechanism.protection != "upload" or budget.adjacency != "replace-one" or sampling_rate is not None
-    ):
+    # As many rows leave as there are records, which other units and neighbours hide.
+    rows = sorted(set(extras) & ROW_RELEASES) + [HOME] * (mechanism.protection == "home")
+    if rows and budget.adjacency != "replace-one":
+        raise InvalidParameter("adjacency", budget.adjacency, f"replace-one for {', '.join(rows)}")
+    if budget.unit == "client" and (rows or budget.adjacency != "replace-one" or sampling_rate is not None):
         raise InvalidParameter(
             "unit of the budget",
             budget.unit,
@@ -297,7 +303,10 @@ def site_plans(
     factors = [scale / largest if shared else 1.0 for scale in scales]
     relative = mechanism.relative_noise(public)
     every = float(size) if relative is None else math.fsum((1 / np.square(relative)).ravel().tolist())
-    one_by_one = (additive and whole) or (not additive and min(factors) < 1)
+    # Of each record, in cells of the sum; and of the whole upload, in its own.
+    mean = additive and whole
+    of_records = mechanism.rounded(public) * (MEAN_CELLS**2 if mean else 1.0)
+    of_upload = every if mean or (not additive and min(factors) < 1) else 0.0
     return [
         replace(
             each,
@@ -306,12 +315,13 @@ def site_plans(
             trust=mechanism.trust,
             sensitivity=delta,
             largest=max(deltas) if shared else delta,
-            scale=(largest if shared else scale) / (MEAN_CELLS if additive and whole else 1.0),
+            scale=(largest if shared else scale) / (MEAN_CELLS if mean else 1.0),
             factor=factor,
-            mean=additive and whole,
+            mean=mean,
             values=size * drawn_by(mechanism.trust, len(names)),
-            rounded=every if one_by_one else mechanism.rounded(public),
+            rounded=of_upload,
             all_rounded=every,
+            of_records=of_records,
         )
         for each, delta, scale, factor in zip(plans, deltas, scales, factors, strict=True)
     ]

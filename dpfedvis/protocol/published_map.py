@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -55,6 +57,13 @@ class PublishedMap:
             cells = grid.cells(self.subspace.coordinates(X[start : start + rows]))
             found[start : start + rows] = place_by_weights(cells, anchors, places, NEAREST)
         return found
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of all of it: two maps are the same if theirs are."""
+        arrays = (self.anchors, self.places, *self.subspace.arrays().values())
+        parts = [np.ascontiguousarray(each, dtype=np.float64).tobytes() for each in arrays]
+        return hashlib.sha256(b"|".join([*parts, str(self.seed).encode()])).hexdigest()
 
     @property
     def half(self) -> float:

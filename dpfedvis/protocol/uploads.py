@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -60,6 +61,12 @@ class Upload:
             reason = "has values that are not finite"
         if reason:
             raise BadUpload(event.client, event.what, event.round, reason)
+
+
+def digest_of(values: Values) -> str:
+    """Return the hash of an upload's values, with their type and shape."""
+    head = f"{values.dtype.str}|{values.shape}|".encode()
+    return hashlib.sha256(head + np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
 def in_units(values: Values, event: Event) -> Array:

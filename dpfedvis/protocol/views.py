@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from accounting.errors import InvalidParameter
 from dpfedvis.protocol.density import DensityGrid
@@ -19,7 +19,7 @@ class SubspaceView:
     """Coordinates of the records in a public subspace."""
 
     subspace: Subspace
-    name: ViewName = "subspace"
+    name: ClassVar[ViewName] = "subspace"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +37,7 @@ class DensityView:
     published: PublishedMap
     grid: DensityGrid
     classes: tuple[str, ...] = ()
-    name: ViewName = "density"
+    name: ClassVar[ViewName] = "density"
 
     def __post_init__(self) -> None:
         if not all(isinstance(each, str) for each in self.classes):

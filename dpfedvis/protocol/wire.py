@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 
 from accounting import Budget, Event
+from accounting.errors import InvalidParameter
 from accounting.events import from_dict
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.mechanisms import MECHANISMS, find_mechanism
@@ -36,7 +37,7 @@ from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.protocol.views import DensityView, SubspaceView
 
 MAGIC = f"dpfedvis {VERSION}\n".encode()
-MOST_HEADER = 64 * 2**20  # bytes of JSON: a contract of very many sites
+MOST_HEADER = 4 * 2**20  # bytes of JSON: a contract of some 20,000 sites, read in seconds
 MOST_BYTES = 2**33  # of a whole message
 _TYPES = ("<f4", "<f8", "<i8")
 _CLASSES: dict[str, type[Any]] = {
@@ -49,6 +50,7 @@ _CLASSES: dict[str, type[Any]] = {
         messages.Refused, messages.Send, messages.SendRows, messages.Sent, messages.ShowEvents, messages.Signed,
     )
 }  # fmt: skip
+Admits = Callable[[str], bool]
 _EVENT, _ARRAY, _MECHANISM, _SINGLE, _LAYOUT = "event", "array", "mechanism", "release", "layout"
 
 
@@ -72,20 +74,28 @@ def encode(message: Any) -> bytes:
     return b"".join([MAGIC, len(header).to_bytes(8, "big"), header, *(each.tobytes() for each in arrays)])
 
 
-def decode(data: bytes) -> Any:
-    """Return the message of these bytes, or raise `Malformed`."""
+def decode(data: bytes, *, admits: Admits = lambda mechanism: True, most_header: int = MOST_HEADER) -> Any:
+    """Return the message of these bytes, or raise `Malformed`, in words that are not the sender's.
+
+    Parameters
+    ----------
+    data : bytes
+    admits : callable
+        Whether a mechanism of this name may be loaded, and so its package be imported.
+    most_header : int
+    """
     start = len(MAGIC) + 8
     if len(data) > MOST_BYTES:
         raise Malformed("the message is too large")
     if not data.startswith(MAGIC) or len(data) < start:
         raise Malformed("the message is of another protocol or version")
     length = int.from_bytes(data[len(MAGIC) : start], "big")
-    if length > min(MOST_HEADER, len(data) - start):
+    if length > min(most_header, len(data) - start):
         raise Malformed("the header is too large, or cut off")
     try:
-        header = json.loads(data[start : start + length], parse_constant=_refuse)
+        header = json.loads(data[start : start + length], parse_constant=_refuse, parse_float=_finite)
         reader = _Arrays(memoryview(data)[start + length :])
-        message = _made(header, reader)
+        message = _made(header, reader, admits)
         reader.check_end()
     except Malformed:
         raise
@@ -156,7 +166,10 @@ def _name(value: Any) -> str:
 
 def _not_portable(value: Any) -> Any:
     name = getattr(value, "name", None) or repr(value)[:80]
-    raise NotPortable(f"{type(value).__name__} {name} cannot be sent to another process; register it, or use InProcess")
+    raise NotPortable(
+        f"{type(value).__name__} {name} cannot be sent to another process; use InProcess, or register it here and "
+        "install it at the sites (entry point dpfedvis.mechanisms)"
+    )
 
 
 def _array(value: np.ndarray, arrays: list[np.ndarray]) -> dict[str, Any]:
@@ -190,10 +203,10 @@ class _Arrays:
             raise Malformed("there are bytes after the message")
 
 
-def _made(value: Any, arrays: _Arrays) -> Any:
+def _made(value: Any, arrays: _Arrays, admits: Admits) -> Any:
     """Inverse of `_plain`; JSON's lists become tuples."""
     if isinstance(value, list):
-        return tuple(_made(each, arrays) for each in value)
+        return tuple(_made(each, arrays, admits) for each in value)
     if not isinstance(value, dict):
         return value
     kind = value.pop("!", None)
@@ -201,16 +214,21 @@ def _made(value: Any, arrays: _Arrays) -> Any:
         return arrays.next(value["dtype"], tuple(value["shape"]))
     if kind == _EVENT:
         return from_dict(value)
-    own = {key: _made(each, arrays) for key, each in value.items()}
-    return own if kind is None else _class(kind)(**own)
+    own = {key: _made(each, arrays, admits) for key, each in value.items()}
+    return own if kind is None else _class(kind, admits)(**own)
 
 
-def _class(kind: str) -> type[Any]:
+def _class(kind: str, admits: Admits) -> type[Any]:
     if kind in _CLASSES:
         return _CLASSES[kind]
     family, _, name = kind.partition(" ")
     if family == _MECHANISM:
-        return find_mechanism(name)
+        if not admits(name):
+            raise Malformed("its mechanism is not on this site's list")
+        try:
+            return find_mechanism(name)
+        except InvalidParameter:
+            raise Malformed("its mechanism is not installed here (entry point dpfedvis.mechanisms)") from None
     if family == _SINGLE:
         return SINGLE_RELEASES[name]
     if family == _LAYOUT:
@@ -219,4 +237,9 @@ def _class(kind: str) -> type[Any]:
 
 
 def _refuse(constant: str) -> float:
-    raise Malformed(f"{constant} is no number")
+    raise Malformed("a number is not finite")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)

@@ -16,6 +16,8 @@ from dpfedvis.runs.traces import Released
 from dpfedvis.site.ledger import SiteLedger
 from dpfedvis.site.ledger_file import knows, ledger_folder, ledger_path
 
+_WAIT = 10.0  # seconds for another run on the same records to end
+
 
 def ledger_of_run(run: str) -> Path | None:
     """Return the ledger in the state folder that the run of this id was charged to; None if it is not there.
@@ -87,7 +89,13 @@ class Account:
         limit = None if self.limit is None else (self.limit, config.delta)
         create = not released.events
         opened = SiteLedger(
-            self.ledger, limit=limit, source=source, sha256=dataset.sha256, deal=_deal(config), create=create
+            self.ledger,
+            limit=limit,
+            source=source,
+            sha256=dataset.sha256,
+            deal=_deal(config),
+            wait=_WAIT,
+            create=create,
         )
         with opened as own:
             # Here the owner reads why a run has no room; a site would tell the server no more than that.

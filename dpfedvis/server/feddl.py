@@ -27,6 +27,7 @@ from dpfedvis.numerics.optimisers import optimiser
 from dpfedvis.numerics.projections import Projection
 from dpfedvis.protocol.ask import Ask
 from dpfedvis.protocol.contract import Contract
+from dpfedvis.protocol.messages import Receipt
 from dpfedvis.protocol.noise import NOISE_SOURCES
 from dpfedvis.protocol.noise_plan import RunPlan, SitePlan
 from dpfedvis.protocol.uploads import Witness
@@ -207,6 +208,7 @@ class FedDL:
         callbacks: Sequence[Callback] = (),
         checkpoint: Path | None = None,
         witness: Witness | None = None,
+        receipts: Sequence[Receipt] = (),
     ) -> tuple[FedDLResult, Session]:
         """Agree with the sites, and learn the landmarks; return the session, too, for what follows.
 
@@ -226,11 +228,13 @@ class FedDL:
             twice.
         witness : Witness, optional
             Sees what the server sees.
+        receipts : sequence of Receipt
+            Of the sites in an earlier run (`Published.receipts`): one whose ledger is older finds it.
         """
         chosen, members = mechanism(self.mechanism), Members.asked(ask, self.budget)
         mark = fingerprint(self, members.size, members.features)
         run = claim(checkpoint, mark, run) if checkpoint is not None else run or uuid.uuid4().hex
-        mirror = Mirror(ledger_for(checkpoint, ledger, self.budget), checkpoint)
+        mirror = Mirror(ledger_for(checkpoint, ledger, self.budget), checkpoint, receipts)
         preparation = Preparation(self, chosen, members, members.features, members.dtype)
         contract = preparation.contract(run)
         folder = None if checkpoint is None else checkpoint / "curated"

@@ -21,19 +21,21 @@ class Mirror:
     Parameters
     ----------
     ledger : Ledger
+    receipts : sequence of Receipt
+        Of earlier runs, to be shown to the sites: one whose ledger is older finds it.
     folder : Path, optional
         Of a run that can be interrupted, whose ledger is that of this run alone. A site may then send what the ledger
         knows a second time; it is not written again. The last receipts are kept there.
     """
 
-    def __init__(self, ledger: Ledger, folder: Path | None = None) -> None:
+    def __init__(self, ledger: Ledger, folder: Path | None = None, receipts: Sequence[Receipt] = ()) -> None:
         self.ledger, self._own = ledger, folder is not None
         self._known = {_place(event): event.to_json() for event in ledger.events()} if self._own else {}
         self._kept = None if folder is None else folder / "receipts.json"
-        self.receipts: dict[str, Receipt] = {}
+        self.receipts = {each.site: each for each in receipts}
         if self._kept is not None and self._kept.exists():
             found = [Receipt(**each) for each in json.loads(self._kept.read_text(encoding="utf-8"))]
-            self.receipts = {each.site: each for each in found}
+            self.receipts.update({each.site: each for each in found})
 
     def refuse_above(self, contract: Contract) -> None:
         """Raise `BudgetExceeded` if an earlier run of these sites leaves no room for the whole plan."""

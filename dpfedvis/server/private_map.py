@@ -24,6 +24,7 @@ from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol.ask import Ask
 from dpfedvis.protocol.contract import Contract
 from dpfedvis.protocol.density import MOST_CELLS
+from dpfedvis.protocol.messages import Receipt
 from dpfedvis.protocol.noise_plan import Extra, drawn_by
 from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.protocol.uploads import Witness
@@ -151,13 +152,14 @@ class Learner:
         witness: Witness | None = None,
         callbacks: Sequence[Callback] = (),
         checkpoint: Path | None = None,
+        receipts: Sequence[Receipt] = (),
     ) -> Learned:
         """Learn subspace and landmarks.
 
         Parameters
         ----------
         ask : Ask
-        run, ledger, witness, callbacks, checkpoint
+        run, ledger, witness, callbacks, checkpoint, receipts
             As in `dpfedvis.server.feddl.FedDL.learn`.
         """
         members = Members.asked(ask, self.budget)
@@ -166,7 +168,7 @@ class Learner:
         if checkpoint is not None:
             name = claim(checkpoint, fingerprint(self, members.size, members.features), run)
             contract = replace(contract, run=name)
-        mirror = Mirror(ledger_for(checkpoint, ledger, self.budget), checkpoint)
+        mirror = Mirror(ledger_for(checkpoint, ledger, self.budget), checkpoint, receipts)
         folder = None if checkpoint is None else checkpoint / "curated"
         session = Session(ask, contract, mirror, witness, folder=folder)
         self._check_noise(session)

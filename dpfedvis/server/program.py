@@ -7,20 +7,22 @@ place their own records.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from accounting import Budget, Ledger
+from accounting import Budget, Ledger, checks
 from accounting.errors import InvalidParameter
-from dpfedvis.mechanisms import Mechanism
+from dpfedvis.mechanisms import Mechanism, mechanism
 from dpfedvis.mechanisms.rows import DistanceRows, GramRows, KernelRows, Rows
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.layouts import Layout, Progress
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.ask import Ask
+from dpfedvis.protocol.messages import Receipt
+from dpfedvis.protocol.noise import NOISE_SOURCES
 from dpfedvis.protocol.noise_plan import row_sensitivity
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.uploads import Witness
@@ -33,6 +35,8 @@ from dpfedvis.server.session import Session
 
 RowKind = Literal["distance", "gram", "kernel"]
 ReleaseMode = Literal["exact", "noisy", "none", "landmarks"]
+# Settings of FedDL that a program makes of its own.
+_OWN = ("mechanism", "budget", "rounds", "tau_x", "seed", "noise", "noisy_rows", "exact_rows", "landmarks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +83,16 @@ class ProgramSettings:
     recipe: Recipe = field(default_factory=Recipe)
     layout: Layout | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mechanism", mechanism(self.mechanism))
+        checks.one_of("release", self.release, get_args(ReleaseMode))
+        checks.one_of("rows", self.rows, get_args(RowKind))
+        checks.one_of("noise", self.noise, NOISE_SOURCES)
+        checks.count("rounds", self.rounds)
+        known = {each.name for each in fields(FedDL)} - set(_OWN)
+        for name in self.feddl:
+            checks.one_of("setting of feddl", name, sorted(known))
+
 
 @dataclass(frozen=True)
 class Program:
@@ -90,6 +104,10 @@ class Program:
     """
 
     settings: ProgramSettings
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.settings, ProgramSettings):
+            raise InvalidParameter("settings", self.settings, "a ProgramSettings")
 
     def to_bytes(self) -> bytes:
         """Return the program as JSON and arrays; raise `NotPortable`, with its name, for what has no such form."""
@@ -110,13 +128,14 @@ class Program:
         callbacks: Sequence[Callback] = (),
         checkpoint: Path | None = None,
         progress: Progress | None = None,
+        receipts: Sequence[Receipt] = (),
     ) -> Published:
         """Run it, by asking the sites.
 
         Parameters
         ----------
         ask : Ask
-        run, ledger, witness, callbacks
+        run, ledger, witness, callbacks, receipts
             As in `dpfedvis.server.feddl.FedDL.learn`.
         checkpoint : Path, optional
             Folder to keep what is needed to go on after an interruption.
@@ -125,6 +144,7 @@ class Program:
         """
         settings = self.settings
         watched: dict[str, Any] = {"run": run, "ledger": ledger, "witness": witness, "callbacks": tuple(callbacks)}
+        watched["receipts"] = tuple(receipts)
         watched["checkpoint"] = None if checkpoint is None else checkpoint / "landmarks"
         if settings.release == "none":
             return self._private(ask, watched, checkpoint, progress)

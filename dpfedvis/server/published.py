@@ -68,7 +68,7 @@ class Published:
     @classmethod
     def of_bytes(cls, data: bytes) -> Published:
         """Inverse of `to_bytes`; its ledger is in memory."""
-        own: dict[str, Any] = wire.decode(data)
+        own: dict[str, Any] = wire.decode(data, most_header=wire.MOST_BYTES)
         feddl: dict[str, Any] = own.pop("feddl")
         ledger = Ledger(budget=feddl.pop("budget"))
         if events := feddl.pop("events"):

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from accounting import GaussianRelease, PostProcessing, Unprotected, checks
+from accounting import Event, GaussianRelease, PostProcessing, Unprotected, checks
+from accounting.budget import Adjacency
 from dpfedvis.mechanisms import Mechanism, PreparedRecords
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.releases import SINGLE_RELEASES
 from dpfedvis.mechanisms.rows import noisy_rows
+from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.exact import Floats, Integers
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.projections import SpectralBall
@@ -62,9 +64,60 @@ class Computation:
         """Take these for the records of the run: perturbed now, or before an interruption."""
         self._home = upload
 
-    # What a request may ask for
+    # What a request may ask for, and the event of it: from public facts alone
 
-    def check(self, request: Send) -> None:
+    def planned(self, request: Send) -> Event:
+        """Return the event of an upload; refuse one that is not in the contract."""
+        self._check(request)
+        chosen, public = request.mechanism, request.public
+        facts = self._facts(chosen, request.round)
+        if chosen.protection == "home":
+            return PostProcessing(**facts, of=self.home.event.what)
+        if chosen.protection == "none":
+            return Unprotected(**facts, why=chosen.why)
+        Y = np.zeros((1, public.features)) if request.landmarks is None else request.landmarks
+        plan = self._contract.site_plans(chosen, public)[self._place]
+        return plan.event(chosen.cell(public, chosen.grid(public, Y)), request.round)
+
+    def planned_perturbation(self, request: Perturb) -> GaussianRelease:
+        """Return the event of perturbing the records; refuse it if it is not in the contract."""
+        chosen, public = request.mechanism, request.public
+        if chosen != self._contract.mechanism or chosen.protection != "home":
+            raise Refusal(NOT_PLANNED, "the contract has no perturbation of records")
+        self._check_public(public, self._contract.sampling_rate)
+        if public.features != self._contract.features:
+            raise Refusal(MALFORMED, "the records have other features")
+        plan = self._contract.site_plans(chosen, public)[self._place]
+        return plan.event(chosen.grid(public, np.zeros((1, public.features))).step)
+
+    def planned_rows(self, request: SendRows) -> Event:
+        """Return the event of rows; refuse those that are not in the contract."""
+        rows, Y, contract = request.rows, request.landmarks, self._contract
+        if not isinstance(Y, np.ndarray) or Y.ndim != 2 or Y.shape[1] != contract.features or not np.isfinite(Y).all():
+            raise Refusal(MALFORMED, "the landmarks have another shape, or are not finite")
+        if rows.what in contract.extras and contract.plan is not None:
+            event = row_event(contract.plan, rows, Y, checks.positive("tau_x", contract.tau_x or 0.0), self._site)
+            if event.values > contract.plan.multipliers[rows.what].planned.values:
+                raise Refusal(NOT_PLANNED, f"{rows.what} have more values than the contract says")
+            return event
+        facts: dict[str, Any] = {
+            "what": rows.what,
+            "client": self._site,
+            "adjacency": self._adjacency,
+            "stage": "release",
+        }
+        if contract.mechanism.protection == "home":
+            return PostProcessing(**facts, of=self.home.event.what)
+        if rows.what not in contract.unprotected:
+            raise Refusal(NOT_PLANNED, f"{rows.what} are not in the contract")
+        return Unprotected(**facts, why="one exact row for each record: the rows determine the records")
+
+    def _check_public(self, public: PublicParameters, rate: float | None) -> None:
+        agreed = (self._adjacency, rate, self._contract.seed)
+        if (public.adjacency, public.sampling_rate, public.public_seed) != agreed:
+            raise Refusal(NOT_PLANNED, "adjacency, sampling rate or seed are not those of the contract")
+
+    def _check(self, request: Send) -> None:
         """Refuse what is not in the contract, or what its sensitivity does not cover."""
         contract, chosen, public = self._contract, request.mechanism, request.public
         single = chosen.what in contract.counts and SINGLE_RELEASES.get(chosen.what) is type(chosen)
@@ -75,22 +128,19 @@ class Computation:
         first, last = (0, 0) if single else (1, contract.counts[chosen.what])
         if not first <= request.round <= last:
             raise Refusal(NOT_PLANNED, f"round {request.round} of {chosen.what} is not in the contract")
-        budget = contract.budget
-        agreed = (
-            "replace-one" if budget is None else budget.adjacency,
-            None if single else contract.sampling_rate,
-            contract.seed,
-        )
-        if (public.adjacency, public.sampling_rate, public.public_seed) != agreed:
-            raise Refusal(NOT_PLANNED, "adjacency, sampling rate or seed are not those of the contract")
+        self._check_public(public, None if single else contract.sampling_rate)
         view = self.views.get(request.view)
         if view is None or view.shape[1] != public.features:
-            raise Refusal(MALFORMED, f"the view {request.view} was not prepared, or has other features")
+            raise Refusal(MALFORMED, f"the view {str(request.view)[:20]} was not prepared, or has other features")
         if (request.view == "density") != (chosen.what == "density"):
             raise Refusal(NOT_PLANNED, f"{chosen.what} is not computed from the view {request.view}")
         # With fewer, whether counting fails would depend on where records are.
         if isinstance(chosen, GridCounts) and chosen.cells != self.cells:
             raise Refusal(MALFORMED, "the density has another number of cells than its grid")
+        centre = chosen.centre if isinstance(chosen, SecondMoments) else None
+        # Another shape would be added to records where it happens to fit their number.
+        if centre is not None and (centre.shape != (public.features,) or not np.isfinite(centre).all()):
+            raise Refusal(MALFORMED, "the centre has another shape, or is not finite")
         self._check_landmarks(request, single)
         if chosen.protection == "upload":
             self._check_size(chosen, public)
@@ -137,7 +187,7 @@ class Computation:
             return self._protected(chosen, public, plan, local, Y, round)
         generator = self._streams.generator("message", chosen.what, self._place, round)
         message = chosen.message(local, Y, public, generator)
-        facts = {**self._facts(chosen.what), "round": round, "stage": chosen.stage, "trust": chosen.trust}
+        facts = self._facts(chosen, round)
         if chosen.protection == "home":
             return Upload(message.values, PostProcessing(**facts, of=self.home.event.what))
         priced = message.nominal_sigma is not None
@@ -151,35 +201,21 @@ class Computation:
 
     def perturbed(self, request: Perturb) -> Upload:
         """Perturb the records, once."""
-        chosen, public = request.mechanism, request.public
-        if chosen != self._contract.mechanism or chosen.protection != "home":
-            raise Refusal(NOT_PLANNED, "the contract has no perturbation of records")
+        event, chosen, public = self.planned_perturbation(request), request.mechanism, request.public
+        cell = chosen.grid(public, np.zeros((1, public.features))).step
         plan = self._contract.site_plans(chosen, public)[self._place]
-        cell = chosen.grid(public, self._records).step
-        event = plan.event(cell)
         integers = chosen.at_home(self._records, public) >> plan.bits_dropped(cell)
         return Upload(self._noisy(integers, event), event)
 
     def rows(self, request: SendRows) -> Upload:
         """Compute a row for each record: noisy, of perturbed records, or exact, as the contract says."""
-        rows, Y, contract = request.rows, request.landmarks, self._contract
-        if not isinstance(Y, np.ndarray) or Y.ndim != 2 or Y.shape[1] != contract.features or not np.isfinite(Y).all():
-            raise Refusal(MALFORMED, "the landmarks have another shape, or are not finite")
-        if rows.what in contract.extras and contract.plan is not None:
-            tau_x = checks.positive("tau_x", contract.tau_x or 0.0)
-            event = row_event(contract.plan, rows, Y, tau_x, self._site)
-            if event.values > contract.plan.multipliers[rows.what].planned.values:
-                raise Refusal(NOT_PLANNED, f"{rows.what} have more values than the contract says")
-            return Upload(self._noisy(noisy_rows(rows, self._records, Y, tau_x), event), event)
-        facts = {**self._facts(rows.what), "stage": "release"}
-        if contract.mechanism.protection == "home":
-            home = self.home
-            values = rows.of(home.floats.astype(self._records.dtype), Y)
-            return Upload(values, PostProcessing(**facts, of=home.event.what))
-        if rows.what not in contract.unprotected:
-            raise Refusal(NOT_PLANNED, f"{rows.what} are not in the contract")
-        why = "one exact row for each record: the rows determine the records"
-        return Upload(rows.of(self._records, Y), Unprotected(**facts, why=why))
+        event, rows, Y = self.planned_rows(request), request.rows, request.landmarks
+        if isinstance(event, GaussianRelease):
+            noisy = noisy_rows(rows, self._records, Y, checks.positive("tau_x", self._contract.tau_x or 0.0))
+            return Upload(self._noisy(noisy, event), event)
+        perturbed = isinstance(event, PostProcessing)
+        records = self.home.floats.astype(self._records.dtype) if perturbed else self._records
+        return Upload(rows.of(records, Y), event)
 
     def _local(self, request: Send, plan: SitePlan) -> PreparedRecords:
         """Return the records as the mechanism takes them; the last are kept, since rounds follow each other."""
@@ -222,10 +258,14 @@ class Computation:
         parties = drawn_by(chosen.trust, plan.clients)
         return Upload(self._noisy(integers, event, parties, chosen.relative_noise(public)), event)
 
-    def _facts(self, what: str) -> dict[str, Any]:
+    @property
+    def _adjacency(self) -> Adjacency:
         budget = self._contract.budget
-        adjacency = "replace-one" if budget is None else budget.adjacency
-        return {"what": what, "client": self._site, "adjacency": adjacency}
+        return "replace-one" if budget is None else budget.adjacency
+
+    def _facts(self, chosen: Mechanism, round: int) -> dict[str, Any]:
+        facts = {"what": chosen.what, "client": self._site, "adjacency": self._adjacency}
+        return {**facts, "round": round, "stage": chosen.stage, "trust": chosen.trust}
 
     def _sampler(self, what: str, round: int) -> np.random.Generator:
         """Generator for sampling records. Secret if the noise is: amplification requires it."""

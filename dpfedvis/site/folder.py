@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from accounting.errors import InvalidParameter
+from accounting.errors import InvalidParameter, LedgerError
 from dpfedvis.numerics.files import read_arrays, write_arrays, write_text
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol.signatures import Identity
 from dpfedvis.site.ledger import SiteLedger
 from dpfedvis.site.policy import Policy
 from dpfedvis.site.site import Site
-from dpfedvis.site.views import Labels
+from dpfedvis.site.views import Labels, checked_records
 
 _NAME, _RECORDS, _POLICY = "site.json", "records.npz", "policy.toml"
-_KEY, _LEDGER = "identity.key", "ledger.sqlite"
+KEY, _LEDGER = "identity.key", "ledger.sqlite"
 
 
 def write_site(
-    folder: Path, name: str, records: Array, labels: Labels | None = None, policy: Policy | None = None
+    folder: str | Path, name: str, records: Array, labels: Labels | None = None, policy: Policy | None = None
 ) -> None:
-    """Make the folder of a site, readable by its owner alone; a key pair is made with it."""
+    """Make the folder of a site, readable by its owner alone; a key pair and an empty ledger are made with it."""
+    folder = Path(folder)
+    if is_site(folder):
+        raise InvalidParameter("folder", str(folder), "a new one: this is that of a site, with its ledger")
+    checked_records(name, records, labels)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    arrays: dict[str, Any] = {"records": records}
-    if labels is not None:
-        arrays["labels"] = np.asarray(labels, dtype=np.str_)
-    write_arrays(folder / _RECORDS, arrays)
+    write_arrays(folder / _RECORDS, _arrays(records, labels))
     own = policy or Policy()
     write_text(folder / _POLICY, own.to_toml())
-    write_text(folder / _NAME, json.dumps({"name": name}) + "\n")
-    Identity.kept(folder / _KEY)
+    Identity.kept(folder / KEY)
+    SiteLedger.make(folder / _LEDGER)
+    # Last: what was begun and not finished is no site.
+    write_text(folder / _NAME, json.dumps({"name": name, "holds": _digest(name, records, labels, own)}) + "\n")
 
 
 def is_site(folder: Path) -> bool:
@@ -41,20 +45,57 @@ def is_site(folder: Path) -> bool:
     return (folder / _NAME).is_file()
 
 
-def open_site(folder: Path, wait: float = 0.0) -> Site:
+def holds(folder: Path, name: str, records: Array, labels: Labels | None, policy: Policy) -> bool:
+    """Whether a folder was made for this site, with these records, labels and policy."""
+    return bool(_about(folder).get("holds") == _digest(name, records, labels, policy))
+
+
+def open_site(folder: str | Path, wait: float = 0.0) -> Site:
     """Return the site of a folder; wait so many seconds for another process that has its ledger open."""
-    if not is_site(folder):
-        raise InvalidParameter("site", str(folder), f"a folder with {_NAME} (see dpfedvis.site.folder.write_site)")
-    about = json.loads((folder / _NAME).read_text(encoding="utf-8"))
+    folder = Path(folder)
+    about = _about(folder)
     stored = read_arrays(folder / _RECORDS)
     policy = Policy.read(folder / _POLICY)
     limit = None if policy.lifetime_epsilon is None else (policy.lifetime_epsilon, policy.lifetime_delta)
+    for needed in (KEY, _LEDGER):
+        if not (folder / needed).is_file():
+            # A new one would have no memory of what was released.
+            raise LedgerError(f"{folder / needed} is missing; put it back from a copy")
     return Site(
         about["name"],
         stored["records"],
         labels=stored.get("labels"),
         policy=policy,
-        ledger=SiteLedger(folder / _LEDGER, limit=limit, wait=wait),
-        identity=Identity.kept(folder / _KEY),
+        ledger=SiteLedger(folder / _LEDGER, limit=limit, wait=wait, create=False),
+        identity=Identity.kept(folder / KEY),
         folder=folder,
     )
+
+
+def accept_restored(folder: str | Path) -> None:
+    """Say, as the owner, that the ledger was restored from a copy, and that what the copy lacks was accounted for."""
+    site = open_site(folder)
+    site.accept_restored()
+    site.ledger.close()
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    if not is_site(folder):
+        raise InvalidParameter("site", str(folder), f"a folder with {_NAME} (see dpfedvis.site.write_site)")
+    try:
+        about = json.loads((folder / _NAME).read_text(encoding="utf-8"))
+        return {"name": str(about["name"]), "holds": about.get("holds")}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InvalidParameter("site", str(folder / _NAME), "a file that dpfedvis.site.write_site made") from None
+
+
+def _arrays(records: Array, labels: Labels | None) -> dict[str, Any]:
+    named = {} if labels is None else {"labels": np.asarray(labels, dtype=np.str_)}
+    return {"records": records, **named}
+
+
+def _digest(name: str, records: Array, labels: Labels | None, policy: Policy) -> str:
+    found = hashlib.sha256(f"{name}|{policy.to_toml()}".encode())
+    for key, array in _arrays(records, labels).items():
+        found.update(f"|{key}|{array.dtype.str}|{array.shape}|".encode() + np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()

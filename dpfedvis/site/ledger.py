@@ -12,6 +12,7 @@ Without a file the ledger is in memory, for simulations.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,14 +29,20 @@ from accounting.rounding import rounded_up
 from accounting.statement import DEFAULT_DELTA, AllRuns, Statement
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.site.all_runs import by_run, forecast, merged, state_of
-from dpfedvis.site.ledger_file import LedgerBusy, is_lifetime, locked, tables
+from dpfedvis.site.ledger_file import LedgerBusy, holder, is_lifetime, locked, tables
 from dpfedvis.site.run_account import RunAccount
 
+_log = logging.getLogger(__name__)
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, started TEXT, data TEXT, sha256 TEXT, delta REAL)",
     "CREATE TABLE IF NOT EXISTS lifetime (id INTEGER PRIMARY KEY CHECK (id = 1), epsilon REAL, delta REAL)",
     "CREATE TABLE IF NOT EXISTS deals (run TEXT PRIMARY KEY, deal TEXT)",
+    "CREATE TABLE IF NOT EXISTS contracts (run TEXT, site TEXT, contract TEXT, PRIMARY KEY (run, site))",
 )
+
+
+class OtherContract(CannotAccount):
+    """A run that has released something under another contract."""
 
 
 class LifetimeExceeded(DpfedvisError):
@@ -105,6 +112,8 @@ class SiteLedger:
         self._limit: tuple[float, float] | None = limit
         self._admitted: tuple[str, Budget | None] | None = None
         self._begun: dict[str, RunMark] = {}  # admitted, and not written down yet
+        self._noted: set[tuple[str, str]] = set()  # sites whose contract is written down
+        self._kept: dict[tuple[str, str], RunAccount] = {}  # of a ledger in memory
         self._room: Ledger | None = None
         self._before: list[Event] = []
         if path is not None:
@@ -114,10 +123,13 @@ class SiteLedger:
 
     def _open(self, path: Path, wait: float, create: bool) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        until = time.monotonic() + wait
+        until, told = time.monotonic() + wait, False
         while (lock := locked(path)) is None:
             if time.monotonic() >= until:
-                raise LedgerBusy(f"another run on these records is going on ({path}); wait for it")
+                raise LedgerBusy(f"another run on these records is going on: {holder(path)} has {path} open")
+            if not told:
+                _log.warning("waiting for %s, which has %s open", holder(path), path)
+                told = True
             time.sleep(0.05)
         self._lock = lock
         try:
@@ -153,6 +165,14 @@ class SiteLedger:
             found._read_tables(path)
             yield found
 
+    @classmethod
+    def make(cls, path: Path) -> None:
+        """Make an empty ledger, for a site that has never released anything."""
+        Ledger(path).close()
+        with tables(path, "rw") as file:
+            for table in _TABLES:
+                file.execute(table)
+
     def limit_to(self, epsilon: float, delta: float) -> None:
         """Keep all runs within a lifetime budget from now on; what was set before stays."""
         if self._ledger is None:
@@ -178,22 +198,45 @@ class SiteLedger:
     def events(self, run: str, site: str) -> list[Event]:
         """Return what a site has released in a run."""
         if self._ledger is None:
-            return []
+            kept = self._kept.get((run, site))
+            return [] if kept is None else kept.events()
         return [replace(each, client=site) for each in self._ledger.events(client=f"{run}/{site}")]
 
-    def begin(self, run: str, site: str, budget: Budget | None) -> RunAccount:
-        """Open the account of a site in a run, or refuse a run that has no room in the lifetime budget."""
+    def begin(self, run: str, site: str, budget: Budget | None, contract: str = "") -> RunAccount:
+        """Open the account of a site in a run, or refuse a run that has no room in the lifetime budget.
+
+        A run has one contract at a site, once it has released anything under it.
+        """
         with self._together:
+            if self._contract_of(run, site) not in ("", contract):
+                raise OtherContract(f"run {run} of {site} has released under another contract")
             if self._ledger is not None and self._admitted != (run, budget):
                 self._admit(self._ledger, run, budget)
-            return RunAccount(self, run, site, budget)
+            return RunAccount(self, run, site, budget, contract)
 
-    def write(self, run: str, site: str, event: Event) -> tuple[int, str]:
+    def _contract_of(self, run: str, site: str) -> str:
+        """Return the contract under which a site has released in a run; empty if it has not."""
+        if self._path is None:
+            return self._kept[run, site].contract if (run, site) in self._kept else ""
+        with tables(self._path, "ro") as file:
+            found = file.execute("SELECT contract FROM contracts WHERE run = ? AND site = ?", (run, site)).fetchone()
+        return "" if found is None else str(found[0])
+
+    def keep(self, account: RunAccount) -> None:
+        """Keep the account of a run that has released something, where there is no file to do it."""
+        self._kept.setdefault((account.run, account.site), account)
+
+    def check(self, site: str, event: Event) -> None:
+        """Raise if an event has no room in the lifetime budget."""
+        with self._together:
+            _charge(self._room, self._before, [replace(event, client=site)], write=False)
+
+    def write(self, run: str, site: str, event: Event, contract: str = "") -> tuple[int, str]:
         """Write an event of a run, before it leaves."""
         assert self._ledger is not None
         with self._together:
             _charge(self._room, self._before, [event])
-            self._keep_mark(run)
+            self._keep_mark(run, site, contract)
             (receipt,) = self._ledger.record(replace(event, client=f"{run}/{site}"))
         return receipt.sequence, receipt.hash
 
@@ -282,12 +325,17 @@ class SiteLedger:
         whole = Budget(epsilon, delta) if budget is None else replace(budget, epsilon=epsilon, delta=delta)
         return Ledger(budget=replace(whole, scope="end-to-end"))
 
-    def _keep_mark(self, run: str) -> None:
-        """Write down a run and the lifetime budget, once: with the first release that is charged."""
+    def _keep_mark(self, run: str, site: str, contract: str) -> None:
+        """Write down a run, its contract and the lifetime budget, once: with the first release that is charged."""
         mark = self._begun.get(run)
-        if mark is None or self._path is None:
+        if self._path is None or (mark is None and (run, site) in self._noted):
             return
         with tables(self._path, "rw") as file:
+            if contract:
+                file.execute("INSERT OR REPLACE INTO contracts VALUES (?, ?, ?)", (run, site, contract))
+            self._noted.add((run, site))
+            if mark is None:
+                return
             *own, deal = vars(mark).values()
             file.execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?)", own)
             file.execute("INSERT OR IGNORE INTO deals VALUES (?, ?)", (mark.id, deal))
@@ -297,14 +345,14 @@ class SiteLedger:
         del self._begun[run]
 
 
-def _charge(room: Ledger | None, before: Sequence[Event], events: Sequence[Event]) -> None:
+def _charge(room: Ledger | None, before: Sequence[Event], events: Sequence[Event], *, write: bool = True) -> None:
     """Raise if events would spend more than the lifetime budget; each site stands for the records it may hold."""
     if room is None or not events:
         return
     try:
         for client in {event.client for event in events} - set(room.clients):
             room.record(*(replace(event, client=client) for event in before))
-        room.record(*events)
+        (room.record if write else room.check)(*events)
     except BudgetExceeded as error:
         raise LifetimeExceeded(f"{error} (the lifetime budget of these records)") from error
 

@@ -49,14 +49,30 @@ def knows(path: Path, run: str) -> bool:
         return False
 
 
+def _lock_of(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def holder(path: Path) -> str:
+    """Return who has a ledger open, in words."""
+    try:
+        number = _lock_of(path).read_text().strip()
+    except OSError:
+        number = ""
+    return f"process {number}" if number.isdigit() else "another process"
+
+
 def locked(path: Path) -> IO[str] | None:
     """Return the lock of a ledger, held; None if somebody else has it."""
-    lock = path.with_name(path.name + ".lock")
-    held = lock.open("w")
+    lock = _lock_of(path)
+    held = lock.open("a+")
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Another run may have removed the file between the two lines above, with the lock on it.
         if lock.exists() and os.path.samestat(os.fstat(held.fileno()), lock.stat()):
+            held.truncate(0)
+            held.write(str(os.getpid()))
+            held.flush()
             return held
     except BlockingIOError:
         pass

@@ -21,10 +21,12 @@ class RunAccount:
     run, site : str
     budget : Budget, optional
         Of the run.
+    contract : str
+        Hash of the contract.
     """
 
-    def __init__(self, ledger: SiteLedger, run: str, site: str, budget: Budget | None) -> None:
-        self._whole, self._run, self._site = ledger, run, site
+    def __init__(self, ledger: SiteLedger, run: str, site: str, budget: Budget | None, contract: str = "") -> None:
+        self._whole, self.run, self.site, self.contract = ledger, run, site, contract
         self._place: tuple[int, str] | None = None
         earlier = ledger.events(run, site)
         self._written = Counter(event.to_json() for event in earlier)
@@ -33,9 +35,16 @@ class RunAccount:
         if earlier:
             self._own.record(*earlier)
 
+    def check(self, event: Event) -> None:
+        """Raise as `record` would; nothing is written."""
+        self._own.check(event)
+        self._whole.check(self.site, event)
+
     def record(self, event: Event) -> tuple[int, str]:
         """Write an event: it is on disk when this returns. Return its place, and the hash of the chain up to it."""
         (receipt,) = self._own.record(event)
+        if not self._whole.on_disk:
+            self._whole.keep(self)
         self._by_place[event.what, event.round] = event
         if self._place is None or not self._whole.on_disk:
             self._place = (receipt.sequence, receipt.hash)
@@ -60,4 +69,4 @@ class RunAccount:
             if self._written[line] > 0:
                 self._written[line] -= 1  # it is there from before an interruption
             else:
-                self._place = self._whole.write(self._run, self._site, event)
+                self._place = self._whole.write(self.run, self.site, event, self.contract)

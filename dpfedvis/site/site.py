@@ -7,15 +7,16 @@ reply exists, and answers each release and round once; asked again, it sends the
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from accounting import BudgetExceeded, CannotAccount, UnprotectedReleaseError
-from accounting.errors import LedgerError
+from accounting import BudgetExceeded, CannotAccount, Event, UnprotectedReleaseError, checks
+from accounting.errors import InvalidParameter, LedgerError
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.files import FileDamaged, write_arrays
 from dpfedvis.numerics.kernels import Array
@@ -27,7 +28,7 @@ from dpfedvis.protocol.messages import (
     FAILED,
     MALFORMED,
     NOT_AGREED,
-    RESTORED,
+    NOT_PLANNED,
     STORAGE,
     Agree,
     Begin,
@@ -50,20 +51,23 @@ from dpfedvis.protocol.messages import (
     ShowEvents,
     Signed,
 )  # fmt: skip
-from dpfedvis.protocol.noise_plan import HOME
 from dpfedvis.protocol.signatures import Identity, verify
-from dpfedvis.protocol.uploads import Upload
+from dpfedvis.protocol.uploads import Upload, digest_of
 from dpfedvis.protocol.views import DensityView
 from dpfedvis.protocol.wire import label_of
+from dpfedvis.site.anchors import Anchors
 from dpfedvis.site.computation import Computation
-from dpfedvis.site.ledger import LifetimeExceeded, SiteLedger
-from dpfedvis.site.outbox import Outbox
+from dpfedvis.site.ledger import LifetimeExceeded, OtherContract, SiteLedger
+from dpfedvis.site.outbox import OUTBOX, Outbox
 from dpfedvis.site.placement import place
 from dpfedvis.site.policy import Policy, Refusal
 from dpfedvis.site.run_account import RunAccount
-from dpfedvis.site.views import Labels, view_of, within
+from dpfedvis.site.views import Labels, check_map, checked_records, view_of
 
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
+PLACES = "placed.npz"
+_OTHER = "this run has released under another contract"
 
 
 @dataclass(eq=False)
@@ -78,6 +82,9 @@ class _Run:
     computation : Computation
     begun : bool
         Whether all members have signed.
+    map : str, optional
+        Hash of the map that was published.
+    placed : array of shape (n, 2), optional
     """
 
     contract: Contract
@@ -85,6 +92,7 @@ class _Run:
     outbox: Outbox
     computation: Computation
     begun: bool = False
+    map: str | None = None
     placed: Array | None = field(default=None, repr=False)
 
 
@@ -118,14 +126,19 @@ class Site:
         identity: Identity | None = None,
         folder: Path | None = None,
     ) -> None:
-        self.name, self.policy = name, policy or Policy()
+        self.name, self.policy = checks.text("name of a site", name), policy or Policy()
         self.ledger = SiteLedger() if ledger is None else ledger
+        for what, value, kind in (("policy", self.policy, Policy), ("ledger", self.ledger, SiteLedger)):
+            if not isinstance(value, kind):
+                raise InvalidParameter(what, value, f"a {kind.__name__}")
         if self.policy.lifetime_epsilon is not None:
             self.ledger.limit_to(self.policy.lifetime_epsilon, self.policy.lifetime_delta)
         self.identity = identity or Identity()
-        self._records, self._labels, self._folder = within(records), labels, folder
+        self._records, self._labels, self._folder = checked_records(name, records, labels), labels, folder
         self._runs: dict[str, _Run] = {}
-        self._old: str | None = None
+        self._anchors = Anchors(self.ledger, folder)
+        self._one_at_a_time = threading.Lock()
+        self._failed = False
         self._handlers: dict[type[Any], Callable[[Any], Reply]] = {
             Describe: self._describe,
             Agree: self._agree,
@@ -147,10 +160,18 @@ class Site:
         """
         if isinstance(request, bytes):
             try:
-                reply = self.answer(wire.decode(request))
+                reply = self.answer(wire.decode(request, admits=self.policy.admits))
+            except wire.Malformed as malformed:
+                # In words of this project, and never in those of the sender.
+                reply = Refused(self.name, MALFORMED, f"the request cannot be read: {malformed}")
             except Exception:
                 reply = Refused(self.name, MALFORMED, "the request cannot be read")
             return wire.encode(reply)
+        # Two threads that ask for one round at once must not both be answered with new noise.
+        with self._one_at_a_time:
+            return self._answer(request)
+
+    def _answer(self, request: Request) -> Reply:
         handler = self._handlers.get(type(request))
         if handler is None:
             return Refused(self.name, MALFORMED, "the request is of no known kind")
@@ -158,6 +179,8 @@ class Site:
             return handler(request)
         except Refusal as refusal:
             return Refused(self.name, refusal.code, refusal.words)
+        except OtherContract:
+            return Refused(self.name, NOT_AGREED, _OTHER)
         except (BudgetExceeded, LifetimeExceeded, UnprotectedReleaseError, CannotAccount):
             _log.warning("%s refused a release", self.name, exc_info=True)
             return Refused(self.name, BUDGET, "a budget of this site has no room for it")
@@ -183,16 +206,17 @@ class Site:
 
     def accept_restored(self) -> None:
         """Tell the site that its ledger was restored from a copy, and that what the copy lacks was accounted for."""
-        self._old = None
+        self._anchors.accept()
 
     # Agreement
 
     def _describe(self, request: Describe) -> Description:
         n, m = self._records.shape
+        hidden = request.hides_records or self.policy.number_of_records == "secret"
         return Description(
             self.name,
             self.identity.public,
-            None if request.hides_records else n,
+            None if hidden else n,
             m,
             str(self._records.dtype),
             self._labels is not None,
@@ -204,8 +228,9 @@ class Site:
         self._check_receipts(request.receipts)
         if label not in self._runs:
             self._check(contract)
-            account = self.ledger.begin(contract.run, self.name, contract.budget)
-            folder = None if self._folder is None else self._folder / "outbox" / label[:16]
+            account = self.ledger.begin(contract.run, self.name, contract.budget, label)
+            self._anchors.keep()
+            folder = None if self._folder is None else self._folder / OUTBOX / label[:16]
             outbox = Outbox(self.identity.secret, label, folder)
             computation = Computation(contract, self.name, self._records)
             self._runs[label] = _Run(contract, account, outbox, computation)
@@ -216,13 +241,13 @@ class Site:
         own = next((member for member in contract.members if member.name == self.name), None)
         if own is None or own.key != self.identity.public:
             raise Refusal(NOT_AGREED, "this site is not a member, or its key is another")
+        self.policy.check(contract, self.name)
         if contract.features != self._records.shape[1]:
             raise Refusal(NOT_AGREED, f"the contract is for {contract.features} features")
         if (contract.budget is None or not contract.budget.hides_records) and own.denominator != len(self._records):
             raise Refusal(NOT_AGREED, "the contract has another number of records for this site")
         if contract.derived != derived(contract.seed):
             raise Refusal(NOT_AGREED, "this site draws other numbers from the public seed: versions differ")
-        self.policy.check(contract)
         plan = contract.plan
         if plan is None:
             if contract.budget is not None and not contract.unprotected:
@@ -235,10 +260,9 @@ class Site:
         for receipt in receipts:
             # Unsigned ones are those of a simulation, whose sites trust their server.
             mine = self.policy.receipts == "unsigned" or verify(self.identity.public, receipt.signature, receipt.signed)
-            if receipt.site == self.name and mine and not self.ledger.holds(receipt.sequence, receipt.head):
-                self._old = "the ledger of this site is older than a receipt that it gave"
-        if self._old is not None:
-            raise Refusal(RESTORED, f"{self._old}: its owner must say that it was restored")
+            if receipt.site == self.name and mine:
+                self._anchors.expect(receipt.sequence, receipt.head)
+        self._anchors.check()
 
     def _begin(self, request: Begin) -> Done:
         run = self._signed(request.contract)
@@ -248,6 +272,12 @@ class Site:
             for member, signature in zip(members, request.signatures, strict=True)
         ):
             raise Refusal(NOT_AGREED, "not every member has signed this contract")
+        # A run has one contract: another one ends here, unless something was released under it.
+        for label, other in list(self._runs.items()):
+            if other is not run and other.contract.run == run.contract.run:
+                if other.account.events():
+                    raise Refusal(NOT_AGREED, _OTHER)
+                del self._runs[label]
         run.begun = True
         return Done(self.name)
 
@@ -267,68 +297,103 @@ class Site:
     def _prepare(self, request: Prepare) -> Done:
         run = self._open(request.contract)
         view = request.view
-        run.computation.views[view.name] = view_of(view, self._records, self._labels)
+        found = self._with_records(lambda: view_of(view, self._records, self._labels))
+        run.computation.views[view.name] = found
         if isinstance(view, DensityView):
             run.computation.cells = view.layers * view.grid.cells**2
         return Done(self.name)
 
     def _perturb(self, request: Perturb) -> Perturbed:
         run = self._open(request.contract)
-        upload, receipt = self._once(run, HOME, None, lambda: run.computation.perturbed(request))
+        planned = run.computation.planned_perturbation(request)
+        upload, receipt = self._once(run, planned, lambda: run.computation.perturbed(request))
         run.computation.keep_home(upload)
         return Perturbed(self.name, upload.event, receipt)
 
     def _send(self, request: Send) -> Sent:
         run = self._open(request.contract)
-        run.computation.check(request)
-        what = request.mechanism.what
-        return self._sent(*self._once(run, what, request.round, lambda: run.computation.upload(request)))
+        planned = run.computation.planned(request)
+        return self._sent(*self._once(run, planned, lambda: run.computation.upload(request)))
 
     def _send_rows(self, request: SendRows) -> Sent:
         run = self._open(request.contract)
-        return self._sent(*self._once(run, request.rows.what, None, lambda: run.computation.rows(request)))
+        planned = run.computation.planned_rows(request)
+        return self._sent(*self._once(run, planned, lambda: run.computation.rows(request)))
 
     def _sent(self, upload: Upload, receipt: Receipt) -> Sent:
         return Sent(self.name, upload.values, upload.event, receipt)
 
-    def _once(self, run: _Run, what: str, round: int | None, make: Callable[[], Upload]) -> tuple[Upload, Receipt]:
-        """Make a release, or find the bytes of the one that was made: the ledger has it before it is returned."""
-        number = round or 0
-        known = run.account.find(what, round)
+    def _once(self, run: _Run, planned: Event, make: Callable[[], Upload]) -> tuple[Upload, Receipt]:
+        """Make a release, or find the bytes of the one that was made: the ledger has it before it is returned.
+
+        Parameters
+        ----------
+        run : _Run
+        planned : Event
+            As it follows from public facts alone.
+        make : callable
+        """
+        what, round = planned.what, planned.round
+        known, kept = run.account.find(what, round), run.outbox.find(what, round or 0)
         if known is not None:
-            kept = run.outbox.find(what, number)
             if kept is None or kept.event.to_json() != known.to_json():
                 raise Refusal(ANSWERED, f"{what} was released already, and the bytes to send again are not kept")
-            return kept, self._receipt(run)
-        upload = make()
-        run.outbox.keep(what, number, upload)
-        run.account.record(upload.event)
-        return upload, self._receipt(run)
+            return kept, self._receipt(run, kept)
+        # Before records are looked at: whether there is room must not depend on them.
+        run.account.check(planned)
+        if kept is None:
+            kept = self._with_records(make)
+            run.outbox.keep(what, round or 0, kept, run.account.head)
+        # What was made before an interruption is sent, and not made again.
+        run.account.record(kept.event)
+        return kept, self._receipt(run, kept)
 
-    def _receipt(self, run: _Run) -> Receipt:
+    def _with_records(self, compute: Callable[[], _T]) -> _T:
+        """Compute something from records. A failure may depend on them: a server sees one, and then nothing more."""
+        if self._failed:
+            raise Refusal(FAILED, "this site has failed, and waits for its owner to open it again")
+        try:
+            return compute()
+        except Refusal:
+            raise
+        except Exception:
+            self._failed = True
+            raise
+
+    def _receipt(self, run: _Run, upload: Upload | None = None) -> Receipt:
         sequence, head = run.account.head or (0, "")
-        receipt = Receipt(self.name, label_of(run.contract), sequence, head)
         if self.policy.receipts == "unsigned":
-            return receipt
-        return Receipt(self.name, receipt.contract, sequence, head, self.identity.sign(receipt.signed))
+            return Receipt(self.name, label_of(run.contract), sequence, head)
+        digest = "" if upload is None else digest_of(upload.values)
+        receipt = Receipt(self.name, label_of(run.contract), sequence, head, digest)
+        return replace(receipt, signature=self.identity.sign(receipt.signed))
 
     # At home, and after a run
 
     def _place(self, request: Place) -> Done:
+        """Place the records; what comes back depends on public facts alone, also where placing fails."""
         run = self._open(request.contract)
-        run.placed = place(request, self._records) if len(self._records) else np.empty((0, 2))
-        if self._folder is not None:
-            write_arrays(self._folder / "placed.npz", {"places": run.placed})
+        check_map(request.published, self._records.shape[1])
+        if run.map not in (None, request.published.digest):
+            raise Refusal(NOT_PLANNED, "another map was published in this run")
+        run.map = request.published.digest
+        try:
+            run.placed = place(request, self._records) if len(self._records) else np.empty((0, 2))
+            if self._folder is not None:
+                write_arrays(self._folder / PLACES, {"places": run.placed})
+        except Exception:
+            _log.warning("%s could not place its records", self.name, exc_info=True)
         return Done(self.name)
 
     def _show_events(self, request: ShowEvents) -> Events:
         run = self._signed(request.contract)
-        events = run.account.events()[request.after :]
+        events = run.account.events()[max(request.after, 0) :]
         return Events(self.name, tuple(events), self._receipt(run) if events else None)
 
     def _forget(self, request: Forget) -> Done:
         run = self._runs.pop(request.contract, None)
         if run is not None:
+            self._anchors.keep()  # first: the outbox has been an anchor, too
             run.outbox.clear()
         return Done(self.name)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.errors import InvalidParameter
 from dpfedvis.numerics.exact import AXES_UNIT, check_axes
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol.density import cell_numbers
 from dpfedvis.protocol.messages import MALFORMED
+from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.protocol.views import DensityView, SubspaceView, View
 from dpfedvis.site.policy import Refusal
@@ -19,11 +21,18 @@ Labels = NDArray[np.str_]
 LARGEST_VALUE = 1e15
 
 
-def within(records: Array) -> Array:
-    """Return records whose features are within ±`LARGEST_VALUE`.
+def checked_records(site: str, records: Array, labels: Labels | None = None) -> Array:
+    """Return the records of a site, with features within ±`LARGEST_VALUE`; raise, at home, for what are none.
 
     An absurd value must not make a site fail: the failure would reveal it.
     """
+    if not isinstance(records, np.ndarray) or records.ndim != 2 or records.dtype.kind not in "fiu":
+        found = f"{type(records).__name__} of shape {np.shape(records)}"
+        raise InvalidParameter(f"records of {site}", found, "an array of numbers, of shape (records, features)")
+    if records.dtype.kind == "f" and not np.isfinite(records).all():
+        raise InvalidParameter(f"records of {site}", "nan or inf", "finite numbers")
+    if labels is not None and len(labels) != len(records):
+        raise InvalidParameter(f"labels of {site}", len(labels), f"one for each of {len(records)} records")
     if float(np.abs(records).max(initial=0.0)) <= LARGEST_VALUE:
         return records
     inside: Array = np.clip(records, -LARGEST_VALUE, LARGEST_VALUE)
@@ -35,7 +44,7 @@ def view_of(view: View, records: Array, labels: Labels | None) -> Array:
     if isinstance(view, SubspaceView):
         _check(view.subspace, records.shape[1])
         return view.subspace.coordinates(records)
-    _check(view.published.subspace, records.shape[1])
+    check_map(view.published, records.shape[1])
     if view.classes and labels is None:
         raise Refusal(MALFORMED, "the records of this site have no labels")
     return _cells(view, records, labels)
@@ -46,12 +55,28 @@ def _cells(view: DensityView, records: Array, labels: Labels | None) -> Array:
     return cell_numbers(cells, view.grid, labels if view.classes else None, view.classes)
 
 
+def check_map(published: PublishedMap, features: int) -> None:
+    """Refuse a map that is not one: of another subspace, or with anchors or places of another shape or far away."""
+    _check(published.subspace, features)
+    anchors, places = published.anchors, published.places
+    if anchors.ndim != 2 or not len(anchors) or anchors.shape[1] != len(published.subspace.variances):
+        raise Refusal(MALFORMED, "the anchors of the map have another shape")
+    if places.shape != (len(anchors), 2):
+        raise Refusal(MALFORMED, "the places of the map have another shape")
+    if max(float(np.abs(each).max()) for each in (anchors, places)) > LARGEST_VALUE:
+        raise Refusal(MALFORMED, "the map is too large")
+
+
 def _check(subspace: Subspace, features: int) -> None:
     """Refuse a subspace that is not finite, or of other features, or whose axes make a record longer."""
     arrays = (subspace.centre, subspace.axes, subspace.variances)
     dimensions = len(subspace.variances)
     if subspace.centre.shape != (features,) or subspace.axes.shape != (features, dimensions):
         raise Refusal(MALFORMED, "the subspace has other features than the records")
-    if not all(np.isfinite(each).all() for each in arrays):
-        raise Refusal(MALFORMED, "the subspace is not finite")
+    if not dimensions or not all(np.isfinite(each).all() for each in arrays):
+        raise Refusal(MALFORMED, "the subspace is empty or not finite")
+    if not 0 <= float(np.abs(subspace.centre).max()) <= LARGEST_VALUE or not (
+        LARGEST_VALUE**-2 <= float(subspace.variances.sum()) <= LARGEST_VALUE**2
+    ):
+        raise Refusal(MALFORMED, "the subspace is too small, too large or too far away")
     check_axes(np.rint(subspace.axes * AXES_UNIT))

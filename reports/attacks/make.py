@@ -31,9 +31,8 @@ from attacks.shared.registry import KINDS, NothingToAttack, Truth, kind
 from dpfedvis import FederatedData
 from dpfedvis.cli.attack import truth_of
 from dpfedvis.data import load
-from dpfedvis.estimators.feddl import FedDL
+from dpfedvis.estimators.simulation import simulated
 from dpfedvis.mechanisms import PublishedFedDL
-from dpfedvis.mechanisms.rows import DistanceRows
 from dpfedvis.numerics.files import write_text
 from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.reporting.drawing import save_png
@@ -41,6 +40,7 @@ from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
 from dpfedvis.runs.upload_writer import LEDGER, Recorder
+from dpfedvis.server import Program, ProgramSettings
 
 HERE = Path(__file__).parent
 EPSILONS = (10.0, 3.0, 1.0)
@@ -97,24 +97,20 @@ def paper_run(folder: Path, arguments: argparse.Namespace) -> tuple[Recording, T
     dataset = load(arguments.data, records=arguments.paper_records)
     fed = FederatedData.from_dataset(dataset, clients=10, partition="by-class", seed=0)
     mechanism = PublishedFedDL(beta=1.0)
-    config = FedDL(
-        landmarks=arguments.landmarks,
+    settings = ProgramSettings(
         mechanism=mechanism,
+        release="exact",
+        landmarks=arguments.landmarks,
         rounds=arguments.paper_rounds,
-        gamma=BANDWIDTHS,
-        optimiser="adam",
-        mmd="biased",
-        weights="equal",
+        feddl={"gamma": BANDWIDTHS, "optimiser": "adam", "mmd": "biased", "weights": "equal"},
     )
     folder.mkdir()
     recorder = Recorder(folder, rounds=5)  # of the gradients; 500 rounds are 8 GB
     with Ledger(folder / LEDGER) as ledger:
-        result = config.run(fed, ledger=ledger, witness=recorder, callbacks=(recorder.landmarks,))
-        for client in result.clients:
-            upload = client.rows(DistanceRows(), result.landmarks, None)
-            result.door.release([upload], upload.values.shape)
+        with simulated(fed, budget=None, noise="seeded") as link:
+            published = link.run(Program(settings), ledger=ledger, witness=recorder, callbacks=(recorder.landmarks,))
         facts = {"release": "exact", "bounds": dataset.feature_range, "image_shape": dataset.image_shape}
-        recorder.finish(result, mechanism, facts)
+        recorder.finish(published.feddl, mechanism, facts)
         nominal = state(ledger).nominal
     fresh = load(arguments.data).X[arguments.paper_records :].astype(np.float32)
     return Recording.read(folder), Truth(fed, fresh, dataset.image_shape), nominal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +19,9 @@ from hypothesis import settings
 from accounting import Budget, Ledger
 from accounting.errors import InvalidParameter
 from dpfedvis import FederatedData, FedTSNE
+from dpfedvis.estimators.base import ReleaseUnavailable
 from dpfedvis.estimators.simulation import policy_for, simulated, write_sites
-from dpfedvis.links import Processes
+from dpfedvis.links import InProcess, Processes
 from dpfedvis.mechanisms import GradientPerturbation, InputPerturbation, KMeans, Mechanism, PlainMechanism
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.messages import Sent
@@ -166,7 +168,8 @@ def test_what_no_other_process_can_know_is_refused_before_anything_is_asked(tmp_
     fed = data(1)
     with Processes(folders(tmp_path, fed)) as link, pytest.raises(wire.NotPortable, match="homemade"):
         link.run(program(Homemade()))
-    assert not (tmp_path / "0" / "ledger.sqlite").exists()  # an empty one is not left behind
+    with SiteLedger.read(tmp_path / "0" / "ledger.sqlite") as own:
+        assert own.head is None
 
 
 def test_exact_uploads_do_not_leave_a_process(tmp_path: Path) -> None:
@@ -249,3 +252,71 @@ def test_a_site_that_states_another_event_than_the_contract_is_named() -> None:
     link.members[0].answer = lying  # type: ignore[method-assign]
     with pytest.raises(SiteFailed, match=r"client-0.*than the contract"):
         link.run(program())
+
+
+# Sites that cannot be opened, and folders that are others'
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda folder: shutil.rmtree(folder), "no such folder"),
+        (lambda folder: (folder / "site.json").unlink(), r"cannot be opened; log\.txt"),
+        (lambda folder: (folder / "policy.toml").write_text("epsilon = -1"), r"cannot be opened; log\.txt"),
+        (lambda folder: (folder / "ledger.sqlite").write_bytes(b"no ledger"), r"cannot be opened; log\.txt"),
+        (lambda folder: (folder / "ledger.sqlite").unlink(), r"cannot be opened; log\.txt"),
+    ],
+    ids=["folder", "site.json", "policy.toml", "ledger", "no ledger"],
+)
+def test_a_site_that_cannot_be_opened_says_so(harm: Any, words: str, tmp_path: Path, capfd: Any) -> None:
+    made = folders(tmp_path, data())
+    harm(made["client-1"])
+    with Processes(made) as link, pytest.raises(SiteRefused, match=f"client-1 refused: .*{words}"):
+        link.run(program())
+    assert capfd.readouterr().err == ""
+
+
+def test_folders_under_other_names_are_told(tmp_path: Path) -> None:
+    first, second = folders(tmp_path, data()).values()
+    swapped = {"client-0": second, "client-1": first}
+    with Processes(swapped) as link, pytest.raises(SiteRefused, match="given for client-0 is that of client-1"):
+        link.run(program())
+
+
+@pytest.mark.parametrize("change", ["records", "policy"])
+def test_a_folder_is_not_taken_for_other_records(change: str, tmp_path: Path) -> None:
+    brief = {"tsne": {"n_iter": 20, "early_exaggeration_iter": 10}, "n_landmarks": 6, "rounds": 2}
+    FedTSNE(**brief).watch(processes=tmp_path).fit(data())
+    rng = np.random.default_rng(1)
+    other = (
+        data() if change == "policy" else FederatedData([rng.normal(size=(40, 5)) for _ in range(2)], bounds=(-3, 3))
+    )
+    again = FedTSNE(budget=Budget(20.0, 1e-5) if change == "policy" else None, **brief).watch(processes=tmp_path)
+    with pytest.raises(InvalidParameter, match="new folder"):
+        again.fit(other)
+
+
+def test_places_that_stay_at_the_sites_are_not_asked_for(tmp_path: Path) -> None:
+    private = FedTSNE(budget=Budget(20.0, 1e-5)).watch(processes=tmp_path / "sites")
+    with pytest.raises(ReleaseUnavailable, match=r"placed\.npz"):
+        private.fit_transform(data())
+    assert not (tmp_path / "sites").exists(), "nothing was spent"
+
+
+def test_receipts_of_an_earlier_run_find_an_older_ledger(tmp_path: Path) -> None:
+    made = folders(tmp_path, data())
+    ledger = made["client-0"] / "ledger.sqlite"
+    empty = ledger.read_bytes()
+    with Processes(made) as link:
+        found = link.run(program())
+    ledger.write_bytes(empty)
+    (made["client-0"] / "anchors.json").unlink()
+    with Processes(made) as link, pytest.raises(SiteRefused, match="restored"):
+        link.run(program(), receipts=found.receipts)
+
+
+def test_links_have_a_site(tmp_path: Path) -> None:
+    with pytest.raises(InvalidParameter, match="folders"):
+        Processes({})
+    with pytest.raises(InvalidParameter, match="members"):
+        InProcess([])

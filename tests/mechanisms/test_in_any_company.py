@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+from accounting import Budget
 from dpfedvis.mechanisms import (
     MECHANISMS,
     ClippedGradientPerturbation,
@@ -35,6 +36,7 @@ from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics import exact, exact_steps, exact_sums
 from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Kernel, kernel_matrix
+from dpfedvis.protocol.noise_plan import plan_run, site_plans
 
 FEATURES, LANDMARKS = 5, 9
 KERNEL = Kernel((0.7,))
@@ -322,7 +324,7 @@ def test_near_records_stay_within_thm_6_on_the_grid(gamma, cells):
     grid = Grid.of_norm(1.0, 1)
     chosen = GradientPerturbation(bound="theorem", tau_x=cells * grid.step, tau_y=2.0, upsilon=1.0)
     public = PublicParameters(Kernel((gamma,)), 2, 1, rounds=1, local_steps=1, step_size=1.0, grid=grid)
-    bound = chosen.sensitivity(public, 1.0) / chosen.cell(public, grid)
+    bound = chosen.sensitivity(public, 1.0) / chosen.cell(public, grid) + np.sqrt(chosen.rounded(public))
     worst = 0.0
     for place in np.linspace(0.05, 0.9, 60):
         landmarks = grid.snap(np.full((2, 1), place))
@@ -332,3 +334,22 @@ def test_near_records_stay_within_thm_6_on_the_grid(gamma, cells):
         ]
         worst = max(worst, *(float(np.linalg.norm(a - b)) for a in totals for b in totals))
     assert 0 < worst <= bound
+
+
+@pytest.mark.parametrize("weight", [0.01, 0.1, 0.5])
+def test_a_light_site_is_charged_for_the_cells_of_the_heaviest(weight):
+    """Sites share one grid: a light one's records are multiplied by less and rounded to the same cells."""
+    grid = Grid.of_norm(1.0, 1)
+    chosen = GradientPerturbation(bound="theorem", tau_x=1e-5, tau_y=2.0, upsilon=1.0, trust="aggregate")
+    public = PublicParameters(Kernel((0.1,)), 2, 1, rounds=1, local_steps=1, step_size=1.0, grid=grid)
+    plan = plan_run(Budget(1.0, 1e-5), chosen, 1, None, "seeded", {}, 4)
+    light, _ = site_plans(plan, chosen, public, ["light", "heavy"], [1.0, 1.0], [weight, 1 - weight])
+    cell, worst = chosen.cell(public, grid), 0.0
+    for place in np.linspace(0.05, 0.9, 60):
+        landmarks = grid.snap(np.full((2, 1), place))
+        totals = [
+            chosen.total(PreparedRecords(np.array([[x]]), 1.0), landmarks, public, grid, light.factor)
+            for x in np.linspace(-chosen.tau_x, chosen.tau_x, 5)
+        ]
+        worst = max(worst, *(float(np.linalg.norm(a - b)) for a in totals for b in totals))
+    assert 0 < worst * cell * light.scale <= light.event(cell).sensitivity

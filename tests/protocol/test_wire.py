@@ -126,7 +126,6 @@ class Unregistered(PlainMechanism):
         (messages.Place("c", MAP, TSNELayout(), lambda *_: None), "function"),
         (messages.Perturb("c", Unregistered(), PUBLIC), "unregistered"),
         (messages.SendRows("c", DistanceRows(), np.array(["text"])), "array"),
-        (messages.Refused("a", "b", object()), "object"),  # type: ignore[arg-type]
         (messages.ShowEvents("c", float("nan")), "nan"),  # type: ignore[arg-type]
     ],
 )

@@ -17,6 +17,8 @@ SIMULATED = Policy(
     trusts=("local", "aggregate", "central"),
     threshold=1,
     unprotected=True,
+    mechanisms=None,
+    number_of_records="as asked",
     receipts="unsigned",
 )
 

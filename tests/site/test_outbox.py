@@ -59,7 +59,7 @@ def test_nothing_is_kept_when_the_run_is_over(on_disk, tmp_path):
     box.keep("gradient", 1, UPLOADS["integers"])
     box.clear()
     assert box.find("gradient", 1) is None
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.rglob("*.npz"))
 
 
 def stored(folder):

@@ -50,17 +50,17 @@ def test_there_is_no_policy_in_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_only_known_members_with_their_keys_take_part() -> None:
     own = site(members={"north": site().identity.public, "south": OTHER.public})
-    own.policy.check(contract(own))
+    own.policy.check(contract(own), "north")
     other = site(members={"north": site().identity.public, "south": "00" * 32})
     with pytest.raises(Exception, match="south is not a known member"):
-        other.policy.check(contract(other))
+        other.policy.check(contract(other), "north")
 
 
 def test_only_releases_on_the_list_are_made() -> None:
     own = site(releases=("gradient",))
     with pytest.raises(Exception, match="does not release moments"):
-        own.policy.check(contract(own))
-    own.policy.check(contract(own, extras={}))
+        own.policy.check(contract(own), "north")
+    own.policy.check(contract(own, extras={}), "north")
 
 
 def test_a_lifetime_budget_needs_a_ledger_that_outlives_runs(tmp_path: Path) -> None:

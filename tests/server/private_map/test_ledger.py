@@ -23,6 +23,7 @@ from dpfedvis.mechanisms import (
 from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.files import write_arrays
 from dpfedvis.protocol.density import Density
+from dpfedvis.protocol.noise_plan import MEAN_CELLS
 from dpfedvis.server.checkpoint import SnapshotMismatch
 from dpfedvis.server.private_map import Learner
 from dpfedvis.server.recipe import Recipe
@@ -119,7 +120,10 @@ def test_shares_are_shares_of_mu_squared(fed, map_of):
 
 @pytest.mark.parametrize(("unit", "trust"), [("record", "local"), ("record", "aggregate"), ("client", "local")])
 def test_sensitivities_in_the_ledger_are_those_of_the_theory(unit, trust, fed, map_of):
-    """And a cell more for each value that is rounded by itself: the mean square, and all values of a client's means."""
+    """And a cell more for each value that is rounded by itself: the mean square, and all values of a client's means.
+
+    The mean square of a client's records is rounded twice: in cells of the sum, and in those of the mean.
+    """
     budget = Budget(1.0, 1e-5, unit=unit)
     ledger = map_of(budget, mechanism=KMeans(trust=trust), private_map=DENSITY).fit(fed).ledger_
     theory = {"scale histogram": 2, "moments": 2, "second moments": math.sqrt(2), "density": math.sqrt(2)}
@@ -127,9 +131,11 @@ def test_sensitivities_in_the_ledger_are_those_of_the_theory(unit, trust, fed, m
         records = len(client.X) if unit == "record" else 1
         weight = 1.0 if trust == "local" else len(client.X) / fed.n_records
         for event in ledger.events(client=client.name):
-            rounded = event.values if unit == "client" else int(event.what == "moments")
+            cells = math.sqrt(event.values) if unit == "client" else 0.0
+            if event.what == "moments":
+                cells += MEAN_CELLS if unit == "client" else 1
             exact = weight * theory.get(event.what, 2) / records
-            assert event.sensitivity == pytest.approx(exact + event.grid * math.sqrt(rounded), rel=1e-12)
+            assert event.sensitivity == pytest.approx(exact + event.grid * cells, rel=1e-12)
             assert event.sensitivity == pytest.approx(exact, rel=1e-4)
 
 

@@ -1,0 +1,452 @@
+"""A server that tries to learn from refusals, and to be answered twice: each of these once worked."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting import Budget, Ledger
+from accounting.errors import InvalidParameter, LedgerError
+from dpfedvis.mechanisms import MECHANISMS, GradientPerturbation, InputPerturbation
+from dpfedvis.mechanisms.density import GridCounts
+from dpfedvis.mechanisms.rows import GramRows
+from dpfedvis.mechanisms.second_moments import SecondMoments
+from dpfedvis.numerics.exact import Grid
+from dpfedvis.numerics.layouts import LAYOUTS
+from dpfedvis.protocol import wire
+from dpfedvis.protocol.density import DensityGrid
+from dpfedvis.protocol.messages import (
+    PLACEMENTS,
+    Agree,
+    Describe,
+    Done,
+    Forget,
+    Perturb,
+    Place,
+    Prepare,
+    Refused,
+    Send,
+    SendRows,
+    Sent,
+    Signed,
+)  # fmt: skip
+from dpfedvis.protocol.noise_plan import Extra
+from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.protocol.subspace import Subspace
+from dpfedvis.protocol.views import DensityView, SubspaceView
+from dpfedvis.site import Policy, Site, SiteLedger, accept_restored, open_site, write_site
+from tests.site.test_lying_server import (
+    FEATURES,
+    LANDMARKS,
+    OPENED,
+    RECORDS,
+    asked,
+    begun,
+    contract,
+    landmarks,
+    public,
+    records,
+    refused,
+    site,
+    spent,
+)
+
+TSNE = LAYOUTS["tsne"]()
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Any:
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
+def as_bytes(own: Site, request: Any) -> Any:
+    """Ask as another process would."""
+    return wire.decode(own.answer(wire.encode(request)))
+
+
+def plane(axis: int = 0, size: float = 1.0, centre: float = 0.0) -> Subspace:
+    axes, middle = np.zeros((FEATURES, 1)), np.zeros(FEATURES)
+    axes[axis, 0], middle[axis] = size, centre
+    return Subspace(middle, axes, np.array([1.0]), Grid(2.0**-10, 2**20))
+
+
+def published(subspace: Subspace | None = None, seed: int = 0) -> PublishedMap:
+    rng = np.random.default_rng(seed)
+    return PublishedMap(subspace or plane(), rng.normal(size=(3, 1)).astype(np.float32), rng.normal(size=(3, 2)), seed)
+
+
+# What comes back from placing
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_placing_tells_nothing_of_records(placement: str) -> None:
+    """Axes so long that a record at the centre gave NaN, and any other infinity."""
+    own = site()
+    label = begun(own)
+    at = float(records()[1, 0])
+    for centre in (at, at + 1.0):
+        reply = as_bytes(own, Place(label, published(plane(size=1e306, centre=centre)), TSNE, placement))
+        assert isinstance(reply, Refused)
+    assert isinstance(as_bytes(own, Place(label, published(), TSNE, placement)), Done)
+
+
+def test_a_placement_that_fails_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    own = site()
+
+    def failing(published: PublishedMap, X: np.ndarray) -> np.ndarray:
+        raise ZeroDivisionError("a record")
+
+    assert isinstance(own.answer(Place(begun(own), published(), TSNE, failing)), Done)
+    assert "could not place" in caplog.text
+
+
+def test_one_map_is_published_in_a_run() -> None:
+    own = site()
+    label = begun(own)
+    for _ in range(2):
+        assert isinstance(as_bytes(own, Place(label, published(), TSNE, "weights")), Done)
+    assert "another map" in refused(as_bytes(own, Place(label, published(seed=1), TSNE, "weights")))
+
+
+# Views under other names
+
+
+def test_a_view_has_the_name_of_its_kind() -> None:
+    with pytest.raises(TypeError):
+        SubspaceView(plane(), name="density")  # type: ignore[call-arg]
+    message = wire.encode(Prepare("x", SubspaceView(plane())))
+    edited = message.replace(b'"subspace":{', b'"name":"density","subspace":{')
+    length = len(wire.MAGIC)
+    size = int.from_bytes(message[length : length + 8], "big") + len(edited) - len(message)
+    edited = edited[:length] + size.to_bytes(8, "big") + edited[length + 8 :]
+    assert "cannot be read" in refused(wire.decode(site().answer(edited)))
+
+
+@pytest.mark.parametrize("far", [-5, 10**9])
+def test_a_record_counts_whatever_its_cell(far: int) -> None:
+    own = site()
+    label = begun(own, contract(own, extras={"density": Extra(0.2, "density", 16)}))
+    assert isinstance(own.answer(Prepare(label, DensityView(published(), DensityGrid(1.0, 4)))), Done)
+    run = own._runs[label]
+    run.computation.views["density"] = np.full((RECORDS, 1), far)
+    request = Send(label, GridCounts(cells=16), public(landmarks=1, features=1), view="density")
+    assert isinstance(own.answer(request), Sent)
+
+
+def test_whether_there_is_room_is_known_before_records_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a spent budget shows whether a computation that is not charged would have failed."""
+    own = site()
+    label = begun(own)
+    run = own._runs[label]
+    monkeypatch.setattr(run.account._own, "check", Ledger(budget=Budget(1e-9, 1e-5)).check)
+    monkeypatch.setattr(run.computation, "upload", lambda request: pytest.fail("records were looked at"))
+    assert "no room" in refused(own.answer(asked(label)))
+
+
+def test_an_error_that_may_depend_on_records_is_seen_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = site()
+    label = begun(own)
+    monkeypatch.setattr(own._runs[label].computation, "upload", lambda request: 1 / 0)
+    assert "could not do it" in refused(own.answer(asked(label)))
+    monkeypatch.undo()
+    assert "waits for its owner" in refused(own.answer(asked(label)))
+    label = begun(own, contract(own, run="run 2"))
+    assert "waits for its owner" in refused(own.answer(asked(label)))
+
+
+# Answered once
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_threads_that_ask_at_once_get_the_same_bytes(on_disk: bool, tmp_path: Path) -> None:
+    for attempt in range(4):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        own = site(folder if on_disk else None)
+        label, found = begun(own), []
+
+        def ask(shift: int, own: Site = own, label: str = label, found: list[Any] = found) -> None:
+            found.append(own.answer(asked(label, landmarks=landmarks()[:: 1 if shift % 2 else -1])))
+
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        values = {each.values.tobytes() for each in found if isinstance(each, Sent)}
+        assert (len(values), spent(own, label)) == (1, 1)
+
+
+def test_a_run_that_is_forgotten_is_not_begun_anew() -> None:
+    own = site()
+    label = begun(own)
+    first = own.answer(asked(label))
+    own.answer(Forget(label))
+    assert begun(own) == label
+    assert isinstance(first, Sent)
+    assert "released already" in refused(own.answer(asked(label)))
+    assert spent(own, label) == 1
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_run_has_one_contract(on_disk: bool, tmp_path: Path) -> None:
+    own = site(tmp_path if on_disk else None)
+    first = begun(own)
+    other = contract(own, values=2 * LANDMARKS * FEATURES)
+    second = begun(own, other)  # nothing was released: the first ends here
+    assert "no such contract" in refused(own.answer(asked(first)))
+    assert isinstance(own.answer(asked(second)), Sent)
+    assert "another contract" in refused(own.answer(Agree(contract(own))))
+    own.answer(Forget(second))
+    assert "another contract" in refused(own.answer(Agree(contract(own))))
+
+
+@pytest.mark.parametrize("run", ["x/0", "/", "a/b/c"])
+def test_a_run_has_no_slash_in_its_name(run: str) -> None:
+    """A ledger of all runs calls a site RUN/SITE: runs x/0, x/1 and so on were counted as one."""
+    with pytest.raises(InvalidParameter, match="slash"):
+        contract(site(), run=run)
+
+
+def test_two_members_have_two_keys() -> None:
+    own = site()
+    members = contract(own).members
+    with pytest.raises(InvalidParameter, match="keys"):
+        contract(own, members=(members[0], type(members[1])("south", RECORDS, 0.5, own.identity.public)))
+
+
+# The ledger and what lies beside it
+
+
+def kept(folder: Path, **policy: Any) -> Site:
+    own = open_site(folder)
+    OPENED.append(own.ledger)
+    return own
+
+
+def stored(folder: Path, **policy: Any) -> Path:
+    write_site(folder, "north", records(), policy=Policy(**policy))
+    return folder
+
+
+def closed(own: Site) -> None:
+    own.ledger.close()
+
+
+@pytest.mark.parametrize("finished", [False, True])
+@pytest.mark.parametrize("lost", ["deleted", "older", "empty"])
+def test_a_lost_or_older_ledger_is_found(lost: str, finished: bool, tmp_path: Path) -> None:
+    folder = stored(tmp_path / "north")
+    shutil.copy(folder / "ledger.sqlite", tmp_path / "empty.sqlite")
+    own = kept(folder)
+    label = begun(own)
+    assert isinstance(own.answer(asked(label)), Sent)
+    closed(own)
+    shutil.copy(folder / "ledger.sqlite", tmp_path / "older.sqlite")
+    own = kept(folder)
+    begun(own)
+    for round in (2, 3):
+        assert isinstance(own.answer(asked(label, round=round)), Sent)
+    if finished:
+        own.answer(Forget(label))
+    closed(own)
+    (folder / "ledger.sqlite").unlink()
+    if lost == "deleted":
+        with pytest.raises(LedgerError, match="missing"):
+            open_site(folder)
+        return
+    shutil.copy(tmp_path / f"{lost}.sqlite", folder / "ledger.sqlite")
+    for _ in range(2):  # also after a restart, and without any receipt
+        own = kept(folder)
+        assert "must say that it was restored" in refused(own.answer(Agree(contract(own))))
+        closed(own)
+    accept_restored(folder)
+    own = kept(folder)
+    assert isinstance(own.answer(Agree(contract(own, run="run 2"))), Signed)
+
+
+def test_a_receipt_that_was_accepted_is_not_held_against_a_site(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "north")
+    shutil.copy(folder / "ledger.sqlite", tmp_path / "copy.sqlite")
+    own = kept(folder)
+    sent = own.answer(asked(begun(own)))
+    closed(own)
+    shutil.copy(tmp_path / "copy.sqlite", folder / "ledger.sqlite")
+    own = kept(folder)
+    shown = Agree(contract(own, run="run 2"), (sent.receipt,))
+    assert "restored" in refused(own.answer(shown))
+    own.accept_restored()
+    assert isinstance(own.answer(shown), Signed)
+
+
+def test_what_was_made_before_an_interruption_is_sent_and_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between outbox and ledger: the same bytes, also for other landmarks."""
+    folder = stored(tmp_path / "north")
+    own = kept(folder)
+    label = begun(own)
+    made: list[Any] = []
+    run = own._runs[label]
+    keep = run.outbox.keep
+    monkeypatch.setattr(run.outbox, "keep", lambda *given: (made.append(given[2]), keep(*given)))
+    monkeypatch.setattr(run.account, "record", lambda event: 1 / 0)
+    own.answer(asked(label))
+    closed(own)
+    own = kept(folder)
+    sent = own.answer(asked(begun(own), landmarks=landmarks()[::-1]))
+    assert np.array_equal(sent.values, made[0].values)
+
+
+def test_a_site_without_its_key_is_not_opened(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "north")
+    (folder / "identity.key").unlink()
+    with pytest.raises(LedgerError, match=r"identity\.key is missing"):
+        open_site(folder)
+
+
+def test_a_folder_of_a_site_is_not_written_over(tmp_path: Path) -> None:
+    folder = stored(tmp_path / "north")
+    with pytest.raises(InvalidParameter, match="new one"):
+        write_site(folder, "north", records()[:5])
+
+
+# The number of records
+
+
+def test_the_site_decides_whether_its_number_of_records_is_told() -> None:
+    secret = site(unit="client", number_of_records="secret")
+    assert secret.answer(Describe(hides_records=False)).records is None
+    assert "keeps secret" in refused(secret.answer(Agree(contract(secret, budget=Budget(1.0, 1e-5, unit="record")))))
+    told = site()
+    assert told.answer(Describe()).records == RECORDS
+    hiding = Budget(1.0, 1e-5, adjacency="add-remove")
+    assert "which this site tells" in refused(told.answer(Agree(contract(told, budget=hiding))))
+
+
+@pytest.mark.parametrize("rows", [1, 2, RECORDS])
+def test_a_centre_has_the_shape_of_a_record(rows: int) -> None:
+    """One row for each record would be taken, and others refused: that told their number."""
+    own = site()
+    made = contract(own, extras={"second moments": Extra(0.2, "subspace", 6)})
+    request = Send(begun(own, made), SecondMoments(centre=np.zeros((rows, FEATURES)), norm=2.0), public())
+    assert "centre" in refused(as_bytes(own, request))
+
+
+# Rows where the number of records, or a whole site, is what is protected
+
+
+@pytest.mark.parametrize("budget", [{"unit": "client"}, {"adjacency": "add-remove"}], ids=str)
+def test_rows_are_for_one_record_under_replace_one(budget: Any) -> None:
+    own = site(unit=None, number_of_records="secret")
+    hiding = Budget(1.0, 1e-5, **budget)
+    rows = contract(own, budget=hiding, extras={GramRows.what: Extra(0.2, "release", LANDMARKS)}, tau_x=1.0)
+    for made in (rows, contract(own, budget=hiding, mechanism=InputPerturbation(tau_x=1.0), extras={})):
+        assert isinstance(own.answer(Agree(made)), Refused)
+
+
+@pytest.mark.parametrize("change", [{"features": 1}, {"adjacency": "add-remove"}, {"public_seed": 6}], ids=str)
+def test_records_are_perturbed_as_the_contract_says(change: Any) -> None:
+    own = site()
+    chosen = InputPerturbation(tau_x=1.0)
+    label = begun(own, contract(own, mechanism=chosen, extras={}))
+    assert isinstance(own.answer(Perturb(label, chosen, public(**change))), Refused)
+    assert spent(own, label) == 0
+
+
+# Mechanisms and releases that the owner has not allowed
+
+
+class Foreign(GradientPerturbation):
+    """States a sensitivity that is far too small."""
+
+    name = "foreign"
+
+    def sensitivity(self, public: Any, records: float) -> float:
+        return 1e-9
+
+
+def test_a_mechanism_of_another_package_must_be_on_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MECHANISMS, "foreign", Foreign)
+    for policy in ({}, {"releases": ("gradient", "moments")}):
+        own = site(**policy)
+        made = contract(own, mechanism=Foreign())
+        assert "not on this site's list" in refused(own.answer(Agree(made)))
+        assert "not on this site's list" in refused(as_bytes(own, Agree(made)))
+    listed = site(mechanisms=("foreign",))
+    assert isinstance(as_bytes(listed, Agree(contract(listed, mechanism=Foreign()))), Signed)
+
+
+def test_a_class_that_takes_the_name_of_another_is_not_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Foreign, "name", "gradient")
+    own = site()
+    assert "not on this site's list" in refused(own.answer(Agree(contract(own, mechanism=Foreign()))))
+
+
+def test_a_mechanism_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MECHANISMS, "foreign", Foreign)
+    own = site(mechanisms=("foreign",))
+    message = wire.encode(Agree(contract(own, mechanism=Foreign())))
+    monkeypatch.delitem(MECHANISMS, "foreign")
+    assert "not installed here" in refused(wire.decode(own.answer(message)))
+
+
+def test_rows_of_perturbed_records_are_releases(tmp_path: Path) -> None:
+    own = site(releases=("records", "input", "points"))
+    made = contract(own, mechanism=InputPerturbation(tau_x=1.0), extras={})
+    assert "does not release" in refused(own.answer(Agree(made)))
+
+
+# Words and sizes
+
+
+def test_a_header_that_takes_long_is_not_read() -> None:
+    own = site()
+    bomb = b"[" + b"[]," * (2 * 2**20) + b"[]]"
+    message = wire.MAGIC + len(bomb).to_bytes(8, "big") + bomb
+    assert "header is too large" in refused(wire.decode(own.answer(message)))
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e999", "NaN", "Infinity"])
+def test_a_number_that_is_not_finite_is_not_read(number: str) -> None:
+    text = f'{{"!":"Describe","hides_records":{number}}}'.encode()
+    message = wire.MAGIC + len(text).to_bytes(8, "big") + text
+    with pytest.raises(wire.Malformed, match="finite"):
+        wire.decode(message)
+
+
+def test_words_of_the_server_do_not_come_back() -> None:
+    own = site()
+    label = begun(own)
+    refused(own.answer(asked(label, view="v" * 10**6)))
+    refused(own.answer(SendRows(label, GramRows(), np.zeros((2, 7)))))
+
+
+# Records that are none
+
+
+@pytest.mark.parametrize(
+    ("X", "word"),
+    [([[1.0]], "array"), (np.zeros(3), "shape"), (np.array([[np.nan]]), "finite"), (np.array([["a"]]), "numbers")],
+)
+def test_records_are_a_table_of_numbers(X: Any, word: str) -> None:
+    with pytest.raises(InvalidParameter, match=word):
+        Site("north", X)
+
+
+@pytest.mark.parametrize("other", [{"policy": "p.toml"}, {"ledger": "l.sqlite"}, {"labels": np.array(["a"])}], ids=str)
+def test_other_parts_of_a_site_are_checked(other: Any) -> None:
+    with pytest.raises(InvalidParameter):
+        Site("north", records(), **other)
+
+
+def test_a_ledger_in_memory_has_no_lifetime() -> None:
+    with pytest.raises(InvalidParameter, match="file"):
+        Site("north", records(), policy=Policy(lifetime_epsilon=2.0), ledger=SiteLedger())

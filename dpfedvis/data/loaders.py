@@ -20,9 +20,10 @@ from dpfedvis.data.errors import (
     UnknownDataset,
     UnreadableFile,
 )
-from dpfedvis.data.files import RawTable, read
+from dpfedvis.data.files import read
 from dpfedvis.data.openml import fetch, save, unavailable
 from dpfedvis.data.records import Dataset, name_labels, number_labels
+from dpfedvis.data.tables import RawTable
 
 
 @dataclass(frozen=True)

@@ -256,7 +256,7 @@ def test_npy_is_features_only(tmp_path):
 
 
 def test_an_unknown_suffix_is_refused(write):
-    with pytest.raises(UnreadableFile, match=r"must end in .csv, .npz, .npy, .parquet"):
+    with pytest.raises(UnreadableFile, match=r"must end in .csv, .csv.gz, .npz, .npy, .parquet"):
         load(write("a\n1\n", "table.tsv"))
 
 

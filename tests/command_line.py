@@ -26,6 +26,19 @@ def called(*arguments: str) -> Done:
     return Done(arguments, code, out.getvalue(), err.getvalue())
 
 
+def once(*words: str) -> list[str]:
+    """Return a command's words; of a flag that is there twice, the last with its values."""
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("--"):
+            parts.append([])
+        parts[-1].append(word)
+    names = [part[0].partition("=")[0] if part and part[0].startswith("--") else None for part in parts]
+    last = {name: number for number, name in enumerate(names)}
+    kept = [part for number, part in enumerate(parts) if names[number] is None or last[names[number]] == number]
+    return [word for part in kept for word in part]
+
+
 def started(*arguments: str, folder: Path | None = None, **options: object) -> Done:
     """Run a command in a new interpreter, as a shell does, in a folder."""
     command = [sys.executable, "-m", "dpfedvis", *arguments]

@@ -45,10 +45,31 @@ _NO_SETTINGS = ("views", "ledger", "lifetime_epsilon")
 _OPEN = argparse.SUPPRESS  # a flag that is not given must not override the file
 
 
+class _Once(argparse._StoreAction):
+    """A flag with one value. Given twice, the last would win without a word."""
+
+    def __call__(
+        self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        if option_string is not None and self.dest in parser.given:
+            parser.error(f"{option_string} is given twice")
+        parser.given.add(self.dest)
+        super().__call__(parser, namespace, values, option_string)
+
+
 class LateParser(argparse.ArgumentParser):
-    """A parser that gets its flags when they are needed: reading the settings takes a second to import."""
+    """A parser that gets its flags when they are needed: reading the settings takes a second to import.
+
+    A flag that takes one value must not be given twice.
+    """
 
     late: Callable[[argparse.ArgumentParser], None] | None = None
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.given: set[str] = set()
+        for name in (None, "store"):
+            self.register("action", name, _Once)
 
     def _fill(self) -> None:
         late, self.late = self.late, None
@@ -58,6 +79,7 @@ class LateParser(argparse.ArgumentParser):
     def parse_known_args(self, *given: Any, **named: Any) -> Any:
         """Add the flags, and parse."""
         self._fill()
+        self.given.clear()
         found, unknown = super().parse_known_args(*given, **named)
         for flag in unknown if self._subparsers is None else ():
             if flag.startswith("--"):

@@ -84,7 +84,8 @@ class Processes:
         asked = {name: self._write(name, message) for name in self._folders}
         replies = [self._reply(name, message, written) for name, written in asked.items()]
         if isinstance(request, Agree | Begin | Prepare):
-            self._shown.append(message)
+            if not any(isinstance(each, Refused) for each in replies):
+                self._shown.append(message)
         elif isinstance(request, Describe | Forget):
             self._shown.clear()
         return replies

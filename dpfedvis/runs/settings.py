@@ -63,8 +63,19 @@ class RunConfig(EstimatorSettings):
     missing: Missing = told(
         "refuse", among(get_args(Missing)), "missing values: refuse, client-mean or public-value", "data"
     )
-    clients: int | None = told(None, checks.count, "number of clients P (10, or that of the groups)", "data")
-    partition: str = told("iid", _partition, "iid, by-class, classes:K, dirichlet:ALPHA or groups", "data")
+    clients: int | None = told(
+        None,
+        checks.count,
+        "number of clients P, to merge or split records in a trial (10, or that of the groups)",
+        "data",
+    )
+    partition: str = told(
+        "iid",
+        _partition,
+        "iid, by-class, classes:K, dirichlet:ALPHA or groups (iid; with a client column and no number of clients, "
+        "groups)",
+        "data",
+    )
     recorded_rounds: int | None = told(
         None, partial(checks.whole, least=0), "record uploads of the first so many rounds only", "output"
     )
@@ -78,6 +89,9 @@ class RunConfig(EstimatorSettings):
     )
 
     def __init__(self, **values: Any) -> None:  # for type checkers: settings of tables have bare names
+        # Groups are merged or split only where that is asked for.
+        if values.get("client_column") is not None and values.get("clients") is None:
+            values.setdefault("partition", "groups")
         super().__init__(**values)
 
     @classmethod

@@ -6,6 +6,7 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any
 
 from accounting import Ledger
+from accounting.errors import AccountingError
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.contract import Contract
@@ -15,6 +16,8 @@ from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.server.feddl import FedDLResult
 from dpfedvis.server.round_log import as_array, from_array
 from dpfedvis.server.session import Failure
+
+_MOST_HEADER = 2**30  # bytes of JSON: some millions of events
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,14 +71,17 @@ class Published:
     @classmethod
     def of_bytes(cls, data: bytes) -> Published:
         """Inverse of `to_bytes`; its ledger is in memory."""
-        own: dict[str, Any] = wire.decode(data, most_header=wire.MOST_BYTES)
-        feddl: dict[str, Any] = own.pop("feddl")
-        ledger = Ledger(budget=feddl.pop("budget"))
-        if events := feddl.pop("events"):
-            ledger.record(*events)
-        feddl["trace"] = tuple(from_array(feddl["trace"]))
-        feddl["failures"] = tuple(Failure(*each) for each in feddl["failures"])
-        return cls(FedDLResult(**feddl, ledger=ledger), **own)
+        own: dict[str, Any] = wire.decode(data, most_header=_MOST_HEADER)
+        try:
+            feddl: dict[str, Any] = own.pop("feddl")
+            ledger = Ledger(budget=feddl.pop("budget"))
+            if events := feddl.pop("events"):
+                ledger.record(*events)
+            feddl["trace"] = tuple(from_array(feddl["trace"]))
+            feddl["failures"] = tuple(Failure(*each) for each in feddl["failures"])
+            return cls(FedDLResult(**feddl, ledger=ledger), **own)
+        except (TypeError, KeyError, ValueError, AttributeError, IndexError, AccountingError) as error:
+            raise wire.Malformed("these bytes are not what a program has left") from error
 
 
 wire.register(Density)

@@ -252,15 +252,16 @@ class Session:
         found = self._ask.total(request)
         for refused in found.refusals:
             self._judge(Failure(refused.site, request.round, refused.words))
-        assert found.values is not None
-        grids = {event.grid for event in found.events if isinstance(event, GaussianRelease)}
-        first, expected = found.events[0], self._expected(request)
-        for event, receipt, stated in zip(found.events, found.receipts, expected, strict=False):
+        expected, what = self._expected(request), request.mechanism.what
+        if found.values is None or not len(found.events) == len(found.receipts) == len(expected):
+            raise BadUpload("the sum", what, request.round, "lacks a site, or its receipt")
+        for event, receipt, stated in zip(found.events, found.receipts, expected, strict=True):
             if event != stated:
                 raise BadUpload(event.client, event.what, event.round, "states another event than the contract")
             self._check_receipt(receipt, event.client, event)
-        if len(grids) != 1 or len(found.events) != len(self._weights):
-            raise BadUpload("the sum", first.what, first.round, "lacks a site, or has sites on different grids")
+        first = found.events[0]
+        if len({event.grid for event in found.events if isinstance(event, GaussianRelease)}) != 1:
+            raise BadUpload("the sum", what, request.round, "has sites on different grids")
         Upload(found.values, first).check(shape)
         self.mirror.write(found.events, found.receipts)
         total = self._curated(found.values, first, request)

@@ -2,9 +2,19 @@
 
 from dpfedvis.protocol.messages import Refused
 from dpfedvis.protocol.signatures import Identity
-from dpfedvis.site.folder import accept_restored, open_site, write_site
+from dpfedvis.site.folder import accept_restored, clear_failure, open_site, write_site
 from dpfedvis.site.ledger import SiteLedger
 from dpfedvis.site.policy import Policy
 from dpfedvis.site.site import Site
 
-__all__ = ["Identity", "Policy", "Refused", "Site", "SiteLedger", "accept_restored", "open_site", "write_site"]
+__all__ = [
+    "Identity",
+    "Policy",
+    "Refused",
+    "Site",
+    "SiteLedger",
+    "accept_restored",
+    "clear_failure",
+    "open_site",
+    "write_site",
+]

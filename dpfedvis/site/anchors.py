@@ -1,5 +1,7 @@
-"""Anchors: what the ledger of a site must hold. They are kept beside it, so that an older copy, or an empty one, is
-found, also after a restart."""
+"""Anchors: what the ledger of a site must hold, and whether the site has failed.
+
+They are kept beside the ledger, so that an older copy, or an empty one, is found, also after a restart.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +33,7 @@ class Anchors:
         self._head: Head | None = None
         self._lacking: set[Head] = set()
         self._accepted: set[Head] = set()
+        self.failed = False
         if self._path is not None and self._path.exists():
             self._read(self._path)
 
@@ -44,11 +47,7 @@ class Anchors:
 
     def check(self) -> None:
         """Refuse to go on with a ledger that lacks what this site has released."""
-        if self._head is not None:
-            self.expect(*self._head)
-        if self._folder is not None:
-            for sequence, head in heads(self._folder):
-                self.expect(sequence, head)
+        self._collect()
         if self._lacking:
             raise Refusal(
                 RESTORED,
@@ -64,10 +63,30 @@ class Anchors:
 
     def accept(self) -> None:
         """Take the ledger as it is: its owner says that what it lacks was accounted for."""
+        self._collect()
         self._accepted |= self._lacking
         self._lacking.clear()
         self._head = self._ledger.head
         self._write()
+
+    def fail(self, *, keep: bool) -> None:
+        """Note that the site failed while it computed with records; keep it until its owner has looked."""
+        self.failed = True
+        if keep:
+            self._write()
+
+    def clear_failure(self) -> None:
+        """Let the site go on."""
+        self.failed = False
+        self._write()
+
+    def _collect(self) -> None:
+        """Find what the ledger lacks of all that is kept beside it."""
+        if self._head is not None:
+            self.expect(*self._head)
+        if self._folder is not None:
+            for sequence, head in heads(self._folder):
+                self.expect(sequence, head)
 
     @property
     def _path(self) -> Path | None:
@@ -80,11 +99,13 @@ class Anchors:
             self._lacking, self._accepted = (
                 {(int(sequence), str(head)) for sequence, head in kept[name]} for name in ("lacking", "accepted")
             )
+            self.failed = bool(kept["failed"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
     def _write(self) -> None:
         if self._path is not None:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            kept = {"head": self._head, "lacking": sorted(self._lacking), "accepted": sorted(self._accepted)}
-            write_text(self._path, json.dumps(kept) + "\n")
+            kept = {"head": self._head, "failed": self.failed}
+            found = {"lacking": sorted(self._lacking), "accepted": sorted(self._accepted)}
+            write_text(self._path, json.dumps({**kept, **found}) + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from dpfedvis.protocol.noise_plan import MEAN_CELLS, SitePlan, drawn_by, row_eve
 from dpfedvis.protocol.uploads import Upload
 from dpfedvis.protocol.views import RAW
 from dpfedvis.site.policy import Refusal
+
+MOST_NUMBER = 1e40  # of a request
 
 
 class Computation:
@@ -84,6 +87,7 @@ class Computation:
         chosen, public = request.mechanism, request.public
         if chosen != self._contract.mechanism or chosen.protection != "home":
             raise Refusal(NOT_PLANNED, "the contract has no perturbation of records")
+        check_numbers(chosen)
         self._check_public(public, self._contract.sampling_rate)
         if public.features != self._contract.features:
             raise Refusal(MALFORMED, "the records have other features")
@@ -95,6 +99,7 @@ class Computation:
         rows, Y, contract = request.rows, request.landmarks, self._contract
         if not isinstance(Y, np.ndarray) or Y.ndim != 2 or Y.shape[1] != contract.features or not np.isfinite(Y).all():
             raise Refusal(MALFORMED, "the landmarks have another shape, or are not finite")
+        check_numbers(rows)
         if rows.what in contract.extras and contract.plan is not None:
             event = row_event(contract.plan, rows, Y, checks.positive("tau_x", contract.tau_x or 0.0), self._site)
             if event.values > contract.plan.multipliers[rows.what].planned.values:
@@ -113,6 +118,7 @@ class Computation:
         return Unprotected(**facts, why="one exact row for each record: the rows determine the records")
 
     def _check_public(self, public: PublicParameters, rate: float | None) -> None:
+        check_numbers(public)
         agreed = (self._adjacency, rate, self._contract.seed)
         if (public.adjacency, public.sampling_rate, public.public_seed) != agreed:
             raise Refusal(NOT_PLANNED, "adjacency, sampling rate or seed are not those of the contract")
@@ -120,6 +126,7 @@ class Computation:
     def _check(self, request: Send) -> None:
         """Refuse what is not in the contract, or what its sensitivity does not cover."""
         contract, chosen, public = self._contract, request.mechanism, request.public
+        check_numbers(chosen)
         single = chosen.what in contract.counts and SINGLE_RELEASES.get(chosen.what) is type(chosen)
         if not single and (chosen != contract.mechanism or type(chosen) is not type(contract.mechanism)):
             raise Refusal(NOT_PLANNED, "this release is not in the contract")
@@ -141,6 +148,8 @@ class Computation:
         # Another shape would be added to records where it happens to fit their number.
         if centre is not None and (centre.shape != (public.features,) or not np.isfinite(centre).all()):
             raise Refusal(MALFORMED, "the centre has another shape, or is not finite")
+        if chosen.protection == "home" and request.view != RAW:
+            raise Refusal(NOT_PLANNED, "perturbed records have no other view")
         self._check_landmarks(request, single)
         if chosen.protection == "upload":
             self._check_size(chosen, public)
@@ -278,3 +287,26 @@ class Computation:
     ) -> Integers:
         generator = self._streams.generator("noise", event.what, self._place, event.round or 0)
         return add_noise(noise_source(self._contract.noise, generator), values, event, parties, relative)
+
+
+def check_numbers(given: Any) -> None:
+    """Refuse numbers of a request beyond 1e±40, in it and in its parts.
+
+    Within that range no product or quotient with a record's features overflows, so that no sum has NaN, and whether one
+    can be formed does not depend on records.
+    """
+    for each in fields(given) if is_dataclass(given) else ():
+        value = getattr(given, each.name)
+        parts = value if isinstance(value, tuple) else (value,)
+        for part in parts:
+            if is_dataclass(part):
+                check_numbers(part)
+            elif isinstance(part, np.ndarray):
+                _check_range(float(np.abs(part).max(initial=0.0)), least=0.0)
+            elif isinstance(part, float) and part:
+                _check_range(abs(part))
+
+
+def _check_range(size: float, least: float = 1 / MOST_NUMBER) -> None:
+    if not least <= size <= MOST_NUMBER:
+        raise Refusal(MALFORMED, f"a number of the request is not between {1 / MOST_NUMBER:g} and {MOST_NUMBER:g}")

@@ -79,6 +79,13 @@ def accept_restored(folder: str | Path) -> None:
     site.ledger.close()
 
 
+def clear_failure(folder: str | Path) -> None:
+    """Say, as the owner, that the site may go on after a failure, whose reason is in its log."""
+    site = open_site(folder)
+    site.clear_failure()
+    site.ledger.close()
+
+
 def _about(folder: Path) -> dict[str, Any]:
     if not is_site(folder):
         raise InvalidParameter("site", str(folder), f"a folder with {_NAME} (see dpfedvis.site.write_site)")

@@ -113,7 +113,7 @@ class SiteLedger:
         self._admitted: tuple[str, Budget | None] | None = None
         self._begun: dict[str, RunMark] = {}  # admitted, and not written down yet
         self._noted: set[tuple[str, str]] = set()  # sites whose contract is written down
-        self._kept: dict[tuple[str, str], RunAccount] = {}  # of a ledger in memory
+        self._open_accounts: dict[tuple[str, str], RunAccount] = {}  # by run and site
         self._room: Ledger | None = None
         self._before: list[Event] = []
         if path is not None:
@@ -198,8 +198,8 @@ class SiteLedger:
     def events(self, run: str, site: str) -> list[Event]:
         """Return what a site has released in a run."""
         if self._ledger is None:
-            kept = self._kept.get((run, site))
-            return [] if kept is None else kept.events()
+            known = self._open_accounts.get((run, site))
+            return [] if known is None else known.events()
         return [replace(each, client=site) for each in self._ledger.events(client=f"{run}/{site}")]
 
     def begin(self, run: str, site: str, budget: Budget | None, contract: str = "") -> RunAccount:
@@ -212,19 +212,19 @@ class SiteLedger:
                 raise OtherContract(f"run {run} of {site} has released under another contract")
             if self._ledger is not None and self._admitted != (run, budget):
                 self._admit(self._ledger, run, budget)
-            return RunAccount(self, run, site, budget, contract)
+            known = self._open_accounts.get((run, site))
+            if known is None or known.contract != contract or known.budget != budget:
+                known = self._open_accounts[run, site] = RunAccount(self, run, site, budget, contract)
+            return known
 
     def _contract_of(self, run: str, site: str) -> str:
         """Return the contract under which a site has released in a run; empty if it has not."""
         if self._path is None:
-            return self._kept[run, site].contract if (run, site) in self._kept else ""
+            known = self._open_accounts.get((run, site))
+            return "" if known is None or not known.events() else known.contract
         with tables(self._path, "ro") as file:
             found = file.execute("SELECT contract FROM contracts WHERE run = ? AND site = ?", (run, site)).fetchone()
         return "" if found is None else str(found[0])
-
-    def keep(self, account: RunAccount) -> None:
-        """Keep the account of a run that has released something, where there is no file to do it."""
-        self._kept.setdefault((account.run, account.site), account)
 
     def check(self, site: str, event: Event) -> None:
         """Raise if an event has no room in the lifetime budget."""
@@ -235,9 +235,10 @@ class SiteLedger:
         """Write an event of a run, before it leaves."""
         assert self._ledger is not None
         with self._together:
-            _charge(self._room, self._before, [event])
+            _charge(self._room, self._before, [event], write=False)
             self._keep_mark(run, site, contract)
             (receipt,) = self._ledger.record(replace(event, client=f"{run}/{site}"))
+            _charge(self._room, self._before, [event])  # last: a write that failed has spent nothing
         return receipt.sequence, receipt.hash
 
     def all_runs(self, delta: float) -> AllRuns:

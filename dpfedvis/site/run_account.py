@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -26,7 +27,8 @@ class RunAccount:
     """
 
     def __init__(self, ledger: SiteLedger, run: str, site: str, budget: Budget | None, contract: str = "") -> None:
-        self._whole, self.run, self.site, self.contract = ledger, run, site, contract
+        self._whole, self.run, self.site, self.contract, self.budget = ledger, run, site, contract, budget
+        self.lock = threading.RLock()  # from looking whether a release was made until it is written
         self._place: tuple[int, str] | None = None
         earlier = ledger.events(run, site)
         self._written = Counter(event.to_json() for event in earlier)
@@ -43,8 +45,6 @@ class RunAccount:
     def record(self, event: Event) -> tuple[int, str]:
         """Write an event: it is on disk when this returns. Return its place, and the hash of the chain up to it."""
         (receipt,) = self._own.record(event)
-        if not self._whole.on_disk:
-            self._whole.keep(self)
         self._by_place[event.what, event.round] = event
         if self._place is None or not self._whole.on_disk:
             self._place = (receipt.sequence, receipt.hash)

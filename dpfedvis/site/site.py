@@ -62,11 +62,12 @@ from dpfedvis.site.outbox import OUTBOX, Outbox
 from dpfedvis.site.placement import place
 from dpfedvis.site.policy import Policy, Refusal
 from dpfedvis.site.run_account import RunAccount
-from dpfedvis.site.views import Labels, check_map, checked_records, view_of
+from dpfedvis.site.views import Labels, check_map, check_view, checked_records, view_of
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 PLACES = "placed.npz"
+_FAILED = "this site has failed, and waits for its owner to look at its log (dpfedvis.site.clear_failure)"
 _OTHER = "this run has released under another contract"
 
 
@@ -138,7 +139,6 @@ class Site:
         self._runs: dict[str, _Run] = {}
         self._anchors = Anchors(self.ledger, folder)
         self._one_at_a_time = threading.Lock()
-        self._failed = False
         self._handlers: dict[type[Any], Callable[[Any], Reply]] = {
             Describe: self._describe,
             Agree: self._agree,
@@ -166,7 +166,10 @@ class Site:
                 reply = Refused(self.name, MALFORMED, f"the request cannot be read: {malformed}")
             except Exception:
                 reply = Refused(self.name, MALFORMED, "the request cannot be read")
-            return wire.encode(reply)
+            try:
+                return wire.encode(reply)
+            except wire.NotPortable:
+                return wire.encode(Refused(self.name, FAILED, "the reply of this site cannot be sent"))
         # Two threads that ask for one round at once must not both be answered with new noise.
         with self._one_at_a_time:
             return self._answer(request)
@@ -207,6 +210,10 @@ class Site:
     def accept_restored(self) -> None:
         """Tell the site that its ledger was restored from a copy, and that what the copy lacks was accounted for."""
         self._anchors.accept()
+
+    def clear_failure(self) -> None:
+        """Tell the site that its owner has seen why it failed."""
+        self._anchors.clear_failure()
 
     # Agreement
 
@@ -297,7 +304,8 @@ class Site:
     def _prepare(self, request: Prepare) -> Done:
         run = self._open(request.contract)
         view = request.view
-        found = self._with_records(lambda: view_of(view, self._records, self._labels))
+        check_view(view, self._records.shape[1], self._labels)
+        found = self._with_records(run, None, lambda: view_of(view, self._records, self._labels))
         run.computation.views[view.name] = found
         if isinstance(view, DensityView):
             run.computation.cells = view.layers * view.grid.cells**2
@@ -333,6 +341,10 @@ class Site:
             As it follows from public facts alone.
         make : callable
         """
+        with run.account.lock:
+            return self._only_once(run, planned, make)
+
+    def _only_once(self, run: _Run, planned: Event, make: Callable[[], Upload]) -> tuple[Upload, Receipt]:
         what, round = planned.what, planned.round
         known, kept = run.account.find(what, round), run.outbox.find(what, round or 0)
         if known is not None:
@@ -342,22 +354,28 @@ class Site:
         # Before records are looked at: whether there is room must not depend on them.
         run.account.check(planned)
         if kept is None:
-            kept = self._with_records(make)
+            kept = self._with_records(run, planned, make)
             run.outbox.keep(what, round or 0, kept, run.account.head)
         # What was made before an interruption is sent, and not made again.
         run.account.record(kept.event)
         return kept, self._receipt(run, kept)
 
-    def _with_records(self, compute: Callable[[], _T]) -> _T:
-        """Compute something from records. A failure may depend on them: a server sees one, and then nothing more."""
-        if self._failed:
-            raise Refusal(FAILED, "this site has failed, and waits for its owner to open it again")
+    def _with_records(self, run: _Run, planned: Event | None, compute: Callable[[], _T]) -> _T:
+        """Compute something from records. A failure may depend on them: a server sees one, and then nothing more.
+
+        At a real site it also counts as the release, and the site keeps in its folder that it failed.
+        """
+        if self._anchors.failed:
+            raise Refusal(FAILED, _FAILED)
         try:
             return compute()
         except Refusal:
             raise
         except Exception:
-            self._failed = True
+            real = self.policy.receipts == "signed"
+            self._anchors.fail(keep=real)
+            if real and planned is not None:
+                run.account.record(planned)
             raise
 
     def _receipt(self, run: _Run, upload: Upload | None = None) -> Receipt:

@@ -33,7 +33,7 @@ def checked_records(site: str, records: Array, labels: Labels | None = None) -> 
         raise InvalidParameter(f"records of {site}", "nan or inf", "finite numbers")
     if labels is not None and len(labels) != len(records):
         raise InvalidParameter(f"labels of {site}", len(labels), f"one for each of {len(records)} records")
-    if float(np.abs(records).max(initial=0.0)) <= LARGEST_VALUE:
+    if records.min(initial=0) >= -LARGEST_VALUE and records.max(initial=0) <= LARGEST_VALUE:
         return records
     inside: Array = np.clip(records, -LARGEST_VALUE, LARGEST_VALUE)
     return inside
@@ -42,12 +42,20 @@ def checked_records(site: str, records: Array, labels: Labels | None = None) -> 
 def view_of(view: View, records: Array, labels: Labels | None) -> Array:
     """Return what uploads are computed from, shape (n, any): each row from one record by itself."""
     if isinstance(view, SubspaceView):
-        _check(view.subspace, records.shape[1])
         return view.subspace.coordinates(records)
-    check_map(view.published, records.shape[1])
-    if view.classes and labels is None:
-        raise Refusal(MALFORMED, "the records of this site have no labels")
     return _cells(view, records, labels)
+
+
+def check_view(view: View, features: int, labels: Labels | None) -> None:
+    """Refuse, from public facts, a view that uploads cannot be computed from."""
+    if isinstance(view, SubspaceView):
+        _check(view.subspace, features)
+    elif isinstance(view, DensityView):
+        check_map(view.published, features)
+        if view.classes and labels is None:
+            raise Refusal(MALFORMED, "the records of this site have no labels")
+    else:
+        raise Refusal(MALFORMED, "the view is of no known kind")
 
 
 def _cells(view: DensityView, records: Array, labels: Labels | None) -> Array:
@@ -79,4 +87,7 @@ def _check(subspace: Subspace, features: int) -> None:
         LARGEST_VALUE**-2 <= float(subspace.variances.sum()) <= LARGEST_VALUE**2
     ):
         raise Refusal(MALFORMED, "the subspace is too small, too large or too far away")
-    check_axes(np.rint(subspace.axes * AXES_UNIT))
+    try:
+        check_axes(np.rint(subspace.axes * AXES_UNIT))
+    except InvalidParameter:
+        raise Refusal(MALFORMED, "the axes of the subspace make records longer") from None

@@ -12,14 +12,14 @@ import pytest
 from accounting.rounding import rounded_down
 from dpfedvis.mechanisms import MECHANISMS, GradientPerturbation
 from dpfedvis.mechanisms.public_parameters import PublicParameters
-from tests.command_line import called, check_refused, examples, pasted
+from tests.command_line import called, check_refused, examples, once, pasted
 
 FAST = ["--games", "60", "--canaries", "2000", "--rounds", "2", "--frequencies", "400"]
 GRADIENT = ["audit", "--mechanism", "gradient", "--epsilon", "4", *FAST[:-2]]
 
 
 def audited(*arguments: str) -> list[dict[str, Any]]:
-    done = called(*arguments, "--json")
+    done = called(*once(*arguments, "--json"))
     assert (done.returncode, done.stderr) == (0, "")
     results: list[dict[str, Any]] = json.loads(done.stdout)
     return results
@@ -159,7 +159,7 @@ def test_a_broken_claim_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_bad_input_is_one_plain_line_and_exit_code_2(arguments: list[str], words: str) -> None:
-    check_refused(called(*arguments), words)
+    check_refused(called(*once(*arguments)), words)
 
 
 def test_a_folder_that_cannot_be_written_is_named_before_any_work(tmp_path: Path) -> None:

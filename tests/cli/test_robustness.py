@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command_line import called, started
+from tests.command_line import called, check_refused, started
 
 LONG = "n" * 300
 OUTPUTS = [
@@ -32,6 +32,22 @@ INPUTS = [
     ["sweep", "list"],
     ["sweep", "run", "--store", "new.sqlite"],
 ]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "--data", "a.csv", "--data", "b.csv", "--out", "new"],
+        ["run", "--data", "a.csv", "--epsilon", "1", "--epsilon=2", "--out", "new"],
+        ["data", "info", "a.csv", "--label-column", "x", "--label-column", "y"],
+        ["calibrate", "--epsilon", "1", "--epsilon", "1"],
+        ["bounds", "--data", "a", "--data", "b"],
+        ["audit", "--games", "20", "--games", "30"],
+    ],
+    ids=lambda each: each[0],
+)
+def test_a_flag_with_one_value_is_not_given_twice(command: list[str]) -> None:
+    check_refused(called(*command), "is given twice")
 
 
 def words(command: list[str]) -> str:

@@ -20,7 +20,7 @@ from dpfedvis.runs import execute as runs
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
 from dpfedvis.server.private_map import Shares
-from tests.command_line import called, check_refused, started
+from tests.command_line import called, check_refused, once, started
 
 SMALL = ["--data", "digits", "--records", "100", "--clients", "3", "--landmarks", "10", "--rounds", "3"]
 SMALL += ["--perplexity", "5", "--jobs", "1"]
@@ -32,7 +32,7 @@ FILES = {
 
 
 def ran(folder: Path, *arguments: str) -> dict[str, Any]:
-    done = called("run", *SMALL, *arguments, "--out", str(folder), "--json")
+    done = called("run", *once(*SMALL, *arguments), "--out", str(folder), "--json")
     assert (done.returncode, done.stderr) == (0, "")
     summary: dict[str, Any] = json.loads(done.stdout)
     return summary
@@ -40,7 +40,7 @@ def ran(folder: Path, *arguments: str) -> dict[str, Any]:
 
 def test_the_first_run_as_a_user_types_it(tmp_path: Path) -> None:
     choice = ["--partition", "dirichlet:0.5", "--map", "tsne", "--epsilon", "2", "--release", "noisy"]
-    done = started("run", *SMALL, *choice, "--out", "runs/first", folder=tmp_path)
+    done = started("run", *once(*SMALL, *choice), "--out", "runs/first", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "with real noise this would be ε = 2 end to end at δ = 1e-05" in done.stdout
     assert "chosen, since not given" in done.stdout
@@ -200,7 +200,7 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(arguments: list[str], sentence: str, tmp_path: Path) -> None:
-    done = called("run", *SMALL, *arguments, "--out", str(tmp_path / "run"))
+    done = called("run", *once(*SMALL, *arguments), "--out", str(tmp_path / "run"))
     assert done.returncode == 2
     assert sentence in done.stderr
     assert done.stderr.count("\n") == 1
@@ -354,7 +354,7 @@ def test_a_whole_client_as_the_unit_is_said_to_be_too_much(tmp_path: Path) -> No
 def test_classes_need_labels(tmp_path: Path) -> None:
     np.savez(tmp_path / "bare.npz", X=np.random.default_rng(0).normal(size=(40, 3)))
     flags = ["--data", str(tmp_path / "bare.npz"), "--records", "40", "--views", str(tmp_path / "views")]
-    done = called("run", *SMALL, *flags, *TEN, "--out", str(tmp_path / "run"))
+    done = called("run", *once(*SMALL, *flags, *TEN), "--out", str(tmp_path / "run"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "labels must be given, for a density by class" in done.stderr
     assert done.stderr.count("\n") == 1
@@ -369,7 +369,7 @@ def test_views_are_refused_where_they_do_not_belong(views: str, sentence: str, t
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes").touch()
     flags = ["--epsilon", "2", "--out", str(tmp_path / "run"), "--views", str(tmp_path / views)]
-    done = called("run", *SMALL, *flags)
+    done = called("run", *once(*SMALL, *flags))
     assert (done.returncode, done.stdout) == (2, "")
     assert sentence in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
@@ -378,7 +378,32 @@ def test_views_are_refused_where_they_do_not_belong(views: str, sentence: str, t
 def test_a_folder_for_views_that_cannot_be_made_is_named_before_anything_is_released(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     flags = ["--epsilon", "2", "--out", str(tmp_path / "run"), "--views", str(tmp_path / "file" / "views")]
-    done = called("run", *SMALL, *flags)
+    done = called("run", *once(*SMALL, *flags))
     assert done.returncode == 2
     assert "cannot be written to: Not a directory" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_client_column_makes_one_client_of_each_value(tmp_path: Path) -> None:
+    """Also of more than ten; they are merged only where a number of clients is given."""
+    rows = [f"{i % 7},{i % 5},ward {i % 13:02d}" for i in range(130)]
+    (tmp_path / "wards.csv").write_text("\n".join(["age,dose,ward", *rows]) + "\n")
+    flags = [
+        "--data",
+        str(tmp_path / "wards.csv"),
+        "--client-column",
+        "ward",
+        "--mechanism",
+        "none",
+        "--landmarks",
+        "8",
+    ]
+    flags += ["--rounds", "1", "--map", "clusters", "--clusters", "2", "--json"]
+    done = called("run", *flags, "--out", str(tmp_path / "all"))
+    assert done.returncode == 0, done.stderr
+    with Ledger.read(tmp_path / "all" / "ledger.sqlite") as ledger:
+        assert ledger.clients == [f"ward {i:02d}" for i in range(13)]
+    done = called("run", *flags, "--clients", "4", "--out", str(tmp_path / "merged"))
+    assert done.returncode == 0, done.stderr
+    with Ledger.read(tmp_path / "merged" / "ledger.sqlite") as ledger:
+        assert len(ledger.clients) == 4

@@ -22,6 +22,7 @@ from dpfedvis.mechanisms.rows import DistanceRows
 from dpfedvis.protocol.uploads import Upload
 from dpfedvis.runs.resume import ResumeFolder
 from dpfedvis.runs.upload_reader import Recording
+from tests.command_line import once
 from tests.crash.folders import by_site, events_at_sites, events_of, kept, outboxes, recorded, recorded_lines
 from tests.crash.nursery import ALIKE, KINDS, NOISY, SMALL, Nursery
 
@@ -236,7 +237,7 @@ def test_ctrl_c_after_a_site_has_released_leaves_a_run_that_goes_on(nursery: Nur
 def test_ctrl_c_as_a_user_does_it(nursery: Nursery, tmp_path: Path) -> None:
     """The command itself, interrupted from outside at some moment of its rounds."""
     flags = ["--epsilon", "2", "--scope", "landmarks", "--mechanism", "gradient", "--rounds", "120"]
-    command = [sys.executable, "-m", "dpfedvis", "run", *SMALL, *flags, "--out", "my run"]
+    command = [sys.executable, "-m", "dpfedvis", "run", *once(*SMALL, *flags), "--out", "my run"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     folder = tmp_path / "my run"
     while process.poll() is None and len(recorded_lines(folder)) < 20:

@@ -22,6 +22,7 @@ from dpfedvis.runs.upload_reader import Recording
 from dpfedvis.runs.upload_writer import RecordingError
 from dpfedvis.server.checkpoint import SnapshotMismatch
 from dpfedvis.site.outbox import Outbox
+from tests.command_line import once
 from tests.crash.folders import by_site, content, copy, events_at_sites, events_of, kept, recorded, sites_of
 from tests.crash.nursery import NOISY, SMALL, Nursery
 
@@ -341,7 +342,7 @@ def test_other_data_are_refused(nursery: Nursery, tmp_path: Path, capsys: pytest
     path, folder = tmp_path / "records.npz", tmp_path / "run"
     records = np.random.default_rng(0).random((60, 5))
     np.savez(path, X=records)
-    flags = [*SMALL, *NOISY, "--data", str(path), "--bounds", "0", "1", "--out", str(folder)]
+    flags = once(*SMALL, *NOISY, "--data", str(path), "--bounds", "0", "1", "--out", str(folder))
     assert nursery.run(*flags, at=2, kind="mirror")[0] == -signal.SIGKILL
     before = events_of(folder)
     assert before

@@ -159,7 +159,7 @@ def test_a_site_that_raises_is_a_failure_by_policy(error, jobs):
     result = config.run(fed, jobs=jobs)
     words = "this site could not do it; its own log says why"
     # Where errors may depend on records, one is all that a server sees.
-    more = "this site has failed, and waits for its owner to open it again"
+    more = "this site has failed, and waits for its owner to look at its log (dpfedvis.site.clear_failure)"
     assert result.failures == (Failure("client-1", 1, words), Failure("client-1", 2, more))
     strict = configured(Misbehaving(error=error, records=30), budget=None, rounds=2)
     with pytest.raises(SiteFailed) as caught:

@@ -14,7 +14,7 @@ from dpfedvis.estimators.simulation import simulated
 from dpfedvis.mechanisms import GradientPerturbation, KMeans
 from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.protocol.signatures import verify
-from dpfedvis.protocol.wire import Malformed
+from dpfedvis.protocol.wire import Malformed, encode
 from dpfedvis.server import Program, ProgramSettings, Published
 from dpfedvis.server.recipe import Recipe
 
@@ -69,3 +69,6 @@ def test_receipts_are_signed_by_the_members(published: Published) -> None:
 def test_bytes_of_something_else_are_refused(published: Published) -> None:
     with pytest.raises(Malformed):
         Published.of_bytes(published.to_bytes()[:-3])
+    for other in ({}, {"feddl": 3}, {"feddl": {}}, {"feddl": {"budget": 1, "events": (2,)}}, (), "text", None):
+        with pytest.raises(Malformed):
+            Published.of_bytes(encode(other))

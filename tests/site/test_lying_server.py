@@ -334,7 +334,7 @@ def test_an_exception_that_quotes_a_record_stays_at_home(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(GradientPerturbation, "total", broken)
     refused(own.answer(asked(label)))
-    assert spent(own, label) == 0
+    assert spent(own, label) == 1, "a failure counts: it may depend on records"
 
 
 def test_a_full_disk_is_a_refusal_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import threading
 from pathlib import Path
@@ -9,14 +10,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from accounting import Budget, Ledger
 from accounting.errors import InvalidParameter, LedgerError
-from dpfedvis.mechanisms import MECHANISMS, GradientPerturbation, InputPerturbation
+from dpfedvis.mechanisms import (
+    MECHANISMS,
+    GradientPerturbation,
+    InputPerturbation,
+    KMeans,
+    MeanEmbedding,
+    PreparedRecords,
+)
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.rows import GramRows
 from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.exact import Grid
+from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.density import DensityGrid
@@ -39,7 +50,7 @@ from dpfedvis.protocol.noise_plan import Extra
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.protocol.views import DensityView, SubspaceView
-from dpfedvis.site import Policy, Site, SiteLedger, accept_restored, open_site, write_site
+from dpfedvis.site import Identity, Policy, Site, SiteLedger, accept_restored, clear_failure, open_site, write_site
 from tests.site.test_lying_server import (
     FEATURES,
     LANDMARKS,
@@ -156,9 +167,104 @@ def test_an_error_that_may_depend_on_records_is_seen_once(monkeypatch: pytest.Mo
     monkeypatch.setattr(own._runs[label].computation, "upload", lambda request: 1 / 0)
     assert "could not do it" in refused(own.answer(asked(label)))
     monkeypatch.undo()
-    assert "waits for its owner" in refused(own.answer(asked(label)))
+    assert spent(own, label) == 1, "it counts as the release"
+    assert "waits for its owner" in refused(own.answer(asked(label, round=2)))
     label = begun(own, contract(own, run="run 2"))
     assert "waits for its owner" in refused(own.answer(asked(label)))
+
+
+def test_a_failure_outlives_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stored(tmp_path / "north")
+    own = kept(folder)
+    monkeypatch.setattr(own._runs[begun(own)].computation, "upload", lambda request: 1 / 0)
+    label = begun(own)
+    refused(own.answer(asked(label)))
+    closed(own)
+    own = kept(folder)
+    assert "waits for its owner" in refused(own.answer(asked(begun(own), round=2)))
+    closed(own)
+    clear_failure(folder)
+    own = kept(folder)
+    assert isinstance(own.answer(asked(begun(own), round=2)), Sent)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [None, "raw", SubspaceView(plane(size=2.0)), SubspaceView(plane(size=1e306))],
+    ids=["none", "text", "long", "very"],
+)
+def test_nonsense_does_not_stop_a_site(view: Any) -> None:
+    own = site()
+    label = begun(own)
+    refused(own.answer(Prepare(label, view)))
+    assert isinstance(own.answer(asked(label)), Sent)
+
+
+EXTREME = [1e-305, 1e-41, 1e41, 1e300]
+
+
+@pytest.mark.parametrize("size", EXTREME)
+@pytest.mark.parametrize("field", ["clip", "norm"])
+def test_numbers_that_overflow_with_records_are_refused(field: str, size: float) -> None:
+    """A clip of 1e-305 made 0·inf of the one record beside the centre: a bit about it, without noise."""
+    own = site()
+    label = begun(own, contract(own, extras={"second moments": Extra(0.2, "subspace", 6)}))
+    chosen = SecondMoments(centre=np.zeros(FEATURES), **{"norm": 2.0, field: size})
+    assert "number of the request" in refused(as_bytes(own, Send(label, chosen, public(landmarks=1))))
+
+
+@pytest.mark.parametrize("size", EXTREME)
+@pytest.mark.parametrize("mechanism", [KMeans(), MeanEmbedding(), GradientPerturbation()], ids=lambda each: each.name)
+def test_kernels_and_grids_that_overflow_are_refused(mechanism: Any, size: float) -> None:
+    for X in (records()[:0], records()[:1]):
+        own = Site("north", X, policy=Policy(number_of_records="secret"), identity=Identity(b"n" * 32))
+        hiding = Budget(1.0, 1e-5, adjacency="add-remove")
+        label = begun(own, contract(own, mechanism=mechanism, budget=hiding, extras={}, values=10**4))
+        for change in ({"kernel": Kernel.gaussian(size)}, {"grid": Grid(2.0 ** round(math.log2(size)), 4)}):
+            changed = public(adjacency="add-remove", **change)
+            request = asked(label, mechanism=mechanism, public=changed, landmarks=np.zeros((LANDMARKS, FEATURES)))
+            assert "number of the request" in refused(own.answer(request))
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_numbers_at_the_edges_of_the_range_make_no_nan(data: st.DataObject) -> None:
+    """Neighbouring records, without noise: no value beyond the sensitivity, and no failure of one alone."""
+    size = st.sampled_from([1e-40, 1e-20, 1e-3, 1.0, 1e3, 1e20, 1e40])
+    clip, norm, place = data.draw(size), data.draw(size), data.draw(st.sampled_from([0.0, 0.5, 1e15, -1e15]))
+    chosen = SecondMoments(centre=np.full(FEATURES, place), clip=clip, norm=norm)
+    made = public(landmarks=1)
+    try:
+        grid = chosen.grid(made, np.zeros((1, FEATURES)))
+    except InvalidParameter:
+        return  # from public facts
+    near, far = np.full((1, FEATURES), place), np.full((1, FEATURES), 7.0)
+    totals = [chosen.total(PreparedRecords(X, 1.0), np.zeros((1, FEATURES)), made, grid) for X in (near, far)]
+    moved = (totals[0] - totals[1]) * chosen.cell(made, grid) / chosen.relative_noise(made)
+    assert np.linalg.norm(moved) <= chosen.sensitivity(made, 1.0) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_two_sites_of_one_name_share_an_account(on_disk: bool, tmp_path: Path) -> None:
+    ledger = SiteLedger(tmp_path / "ledger.sqlite" if on_disk else None)
+    OPENED.append(ledger)
+    twins = [Site("north", records(), ledger=ledger, identity=Identity(b"n" * 32)) for _ in range(2)]
+    labels = [begun(each) for each in twins]
+    assert isinstance(twins[0].answer(asked(labels[0])), Sent)
+    assert "released already" in refused(twins[1].answer(asked(labels[1])))
+    assert [spent(each, label) for each, label in zip(twins, labels, strict=True)] == [1, 1]
+
+
+def test_a_full_disk_does_not_spend_the_lifetime_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = stored(tmp_path / "north", lifetime_epsilon=1.0)
+    own = kept(folder)
+    label = begun(own)
+    with monkeypatch.context() as patch:
+        patch.setattr(own.ledger._ledger, "record", lambda *events: (_ for _ in ()).throw(OSError("no space")))
+        for _ in range(5):
+            assert "cannot be read or written" in refused(own.answer(asked(label)))
+    for round in (1, 2, 3):
+        assert isinstance(own.answer(asked(label, round=round)), Sent)
 
 
 # Answered once

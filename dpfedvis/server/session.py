@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from accounting import Event, GaussianRelease, PostProcessing, Unprotected, checks
+from accounting import Event, GaussianRelease, checks
 from accounting.errors import InvalidParameter
 from accounting.noise import parameter
 from dpfedvis.errors import DpfedvisError
@@ -32,7 +32,6 @@ from dpfedvis.protocol.messages import (
     Perturbed,
     Place,
     Prepare,
-    Receipt,
     Refused,
     Reply,
     Request,
@@ -42,16 +41,16 @@ from dpfedvis.protocol.messages import (
     Signed,
 )  # fmt: skip
 from dpfedvis.protocol.noise import add_noise, noise_source
-from dpfedvis.protocol.noise_plan import RunPlan, drawn_by, row_event
+from dpfedvis.protocol.noise_plan import RunPlan, drawn_by
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.signatures import verify
-from dpfedvis.protocol.uploads import BadUpload, Upload, Values, Witness, digest_of, in_units, too_large
+from dpfedvis.protocol.uploads import BadUpload, Upload, Values, Witness, in_units
 from dpfedvis.protocol.views import RAW, View, ViewName
 from dpfedvis.protocol.wire import label_of
 from dpfedvis.server.mirror import Mirror
+from dpfedvis.server.replies import Replies
 
 OnFailure = Literal["fail", "continue"]
-_Kind = tuple[type[Event], str]  # of an event without noise, and its name
 _R = TypeVar("_R", Signed, Done, Perturbed, Sent)
 
 
@@ -109,6 +108,7 @@ class Session:
         self._on_failure = checks.one_of("on_failure", on_failure, ("fail", "continue"))
         self._weights = {member.name: member.weight for member in contract.members}
         self._streams = Streams(contract.seed)
+        self._replies = Replies(contract, signed=not ask.one_process)
 
     @property
     def plan(self) -> RunPlan | None:
@@ -136,8 +136,8 @@ class Session:
         replies = self._all(Perturb(self.label, mechanism, public), Perturbed)
         cell = mechanism.grid(public, np.zeros((1, public.features))).step
         for each, plan in zip(replies, self.contract.site_plans(mechanism, public), strict=True):
-            self._check_event(each.event, plan.name, None, plan.event(cell))
-            self._check_receipt(each.receipt, plan.name, each.event)
+            self._replies.check_event(each.event, plan.name, None, plan.event(cell))
+            self._replies.check_receipt(each.receipt, plan.name, each.event)
         self.mirror.write([each.event for each in replies], [each.receipt for each in replies])
 
     def place(self, published: PublishedMap, layout: Layout, placement: object) -> None:
@@ -193,8 +193,8 @@ class Session:
         """Return every site's rows, each of shape (n_p, width)."""
         replies = self._all(SendRows(self.label, rows, Y), Sent)
         for each, member in zip(replies, self.contract.members, strict=True):
-            self._check_event(each.event, member.name, None, self._expected_rows(rows, Y, member.name))
-            self._check_receipt(each.receipt, member.name, each.event, each.values)
+            self._replies.check_event(each.event, member.name, None, self._replies.expected_rows(rows, Y, member.name))
+            self._replies.check_receipt(each.receipt, member.name, each.event, each.values)
             records = each.values.shape[0] if isinstance(each.values, np.ndarray) and each.values.ndim else 0
             Upload(each.values, each.event).check((records, rows.width(Y)))
             if records != member.denominator:
@@ -252,13 +252,13 @@ class Session:
         found = self._ask.total(request)
         for refused in found.refusals:
             self._judge(Failure(refused.site, request.round, refused.words))
-        expected, what = self._expected(request), request.mechanism.what
+        expected, what = self._replies.expected(request), request.mechanism.what
         if found.values is None or not len(found.events) == len(found.receipts) == len(expected):
             raise BadUpload("the sum", what, request.round, "lacks a site, or its receipt")
         for event, receipt, stated in zip(found.events, found.receipts, expected, strict=True):
             if event != stated:
                 raise BadUpload(event.client, event.what, event.round, "states another event than the contract")
-            self._check_receipt(receipt, event.client, event)
+            self._replies.check_receipt(receipt, event.client, event)
         first = found.events[0]
         if len({event.grid for event in found.events if isinstance(event, GaussianRelease)}) != 1:
             raise BadUpload("the sum", what, request.round, "has sites on different grids")
@@ -275,62 +275,19 @@ class Session:
         """Return the uploads that are as the contract says, and the sites that gave no such."""
         good: list[Sent] = []
         failures: list[Failure] = []
-        round, expected = request.round, self._expected(request)
+        round, expected = request.round, self._replies.expected(request)
         for number, (name, reply) in enumerate(zip(self._ask.sites, replies, strict=True)):
             if not isinstance(reply, Sent):
                 words = reply.words if isinstance(reply, Refused) else "gave another reply than it was asked for"
                 failures.append(Failure(name, round, words))
                 continue
             try:
-                self._check_sent(reply, name, round, expected[number])
+                self._replies.check_sent(reply, name, round, expected[number])
                 Upload(reply.values, reply.event).check(shape)
                 good.append(reply)
             except BadUpload as error:
                 failures.append(Failure(error.site, round, error.reason))
         return good, failures
-
-    def _expected(self, request: Send) -> Sequence[GaussianRelease | _Kind]:
-        """Return the event that each site must state, as the contract has it; its kind if it has no noise."""
-        chosen, public = request.mechanism, request.public
-        if chosen.protection != "upload":
-            kind = PostProcessing if chosen.protection == "home" else Unprotected
-            return [(kind, chosen.what)] * len(self.contract.members)
-        Y = np.zeros((1, public.features)) if request.landmarks is None else request.landmarks
-        cell = chosen.cell(public, chosen.grid(public, Y))
-        return [plan.event(cell, request.round) for plan in self.contract.site_plans(chosen, public)]
-
-    def _expected_rows(self, rows: Rows, Y: Array, site: str) -> GaussianRelease | _Kind:
-        contract = self.contract
-        if rows.what in contract.extras and contract.plan is not None and contract.tau_x is not None:
-            return row_event(contract.plan, rows, Y, contract.tau_x, site)
-        return (PostProcessing if contract.mechanism.protection == "home" else Unprotected), rows.what
-
-    def _check_sent(self, reply: Sent, name: str, round: int, expected: GaussianRelease | _Kind) -> None:
-        """Name a site whose upload is another's, of another round or on another grid, or too large to be added."""
-        if reply.site != name:
-            raise BadUpload(name, reply.event.what, round, "is of another site or round")
-        self._check_event(reply.event, name, round, expected)
-        if too_large(reply.values, len(self.contract.members)):
-            raise BadUpload(name, reply.event.what, round, "has values beyond what can be added up")
-        self._check_receipt(reply.receipt, name, reply.event, reply.values)
-
-    def _check_event(self, event: Event, name: str, round: int | None, expected: GaussianRelease | _Kind) -> None:
-        if (event.client, event.round or 0) != (name, round or 0):
-            raise BadUpload(name, event.what, round, "is of another site or round")
-        stated = (type(event), event.what) if isinstance(expected, tuple) else event
-        if stated != expected:
-            raise BadUpload(name, event.what, round, "states another sensitivity, noise or grid than the contract")
-
-    def _check_receipt(self, receipt: Receipt, name: str, event: Event, values: Values | None = None) -> None:
-        if (receipt.site, receipt.contract) != (name, self.label):
-            raise BadUpload(name, event.what, event.round, "has the receipt of another site or contract")
-        key = self.contract.members[self.contract.places[name]].key
-        # Sites of a simulation sign once a run.
-        unsigned = self._ask.one_process and not receipt.signature
-        if not unsigned and not verify(key, receipt.signature, receipt.signed):
-            raise BadUpload(name, event.what, event.round, "has a receipt with a wrong signature")
-        if not unsigned and values is not None and receipt.values != digest_of(values):
-            raise BadUpload(name, event.what, event.round, "has the receipt of another upload")
 
     def _see(self, replies: Sequence[Sent]) -> None:
         self.mirror.write([each.event for each in replies], [each.receipt for each in replies])

@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from accounting import BudgetExceeded, CannotAccount, Event, UnprotectedReleaseError, checks
+from accounting import BudgetExceeded, CannotAccount, UnprotectedReleaseError, checks
 from accounting.errors import InvalidParameter, LedgerError
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.files import FileDamaged, write_arrays
@@ -23,7 +22,6 @@ from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.contract import Contract, derived
 from dpfedvis.protocol.messages import (
-    ANSWERED,
     BUDGET,
     FAILED,
     MALFORMED,
@@ -52,7 +50,7 @@ from dpfedvis.protocol.messages import (
     Signed,
 )  # fmt: skip
 from dpfedvis.protocol.signatures import Identity, verify
-from dpfedvis.protocol.uploads import Upload, digest_of
+from dpfedvis.protocol.uploads import Upload
 from dpfedvis.protocol.views import DensityView
 from dpfedvis.protocol.wire import label_of
 from dpfedvis.site.anchors import Anchors
@@ -61,40 +59,12 @@ from dpfedvis.site.ledger import LifetimeExceeded, OtherContract, SiteLedger
 from dpfedvis.site.outbox import OUTBOX, Outbox
 from dpfedvis.site.placement import place
 from dpfedvis.site.policy import Policy, Refusal
-from dpfedvis.site.run_account import RunAccount
+from dpfedvis.site.signed_run import SignedRun
 from dpfedvis.site.views import Labels, check_map, check_view, checked_records, view_of
 
-_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 PLACES = "placed.npz"
-_FAILED = "this site has failed, and waits for its owner to look at its log (dpfedvis.site.clear_failure)"
 _OTHER = "this run has released under another contract"
-
-
-@dataclass(eq=False)
-class _Run:
-    """A run that this site has signed.
-
-    Parameters
-    ----------
-    contract : Contract
-    account : RunAccount
-    outbox : Outbox
-    computation : Computation
-    begun : bool
-        Whether all members have signed.
-    map : str, optional
-        Hash of the map that was published.
-    placed : array of shape (n, 2), optional
-    """
-
-    contract: Contract
-    account: RunAccount
-    outbox: Outbox
-    computation: Computation
-    begun: bool = False
-    map: str | None = None
-    placed: Array | None = field(default=None, repr=False)
 
 
 class Site:
@@ -136,7 +106,7 @@ class Site:
             self.ledger.limit_to(self.policy.lifetime_epsilon, self.policy.lifetime_delta)
         self.identity = identity or Identity()
         self._records, self._labels, self._folder = checked_records(name, records, labels), labels, folder
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, SignedRun] = {}
         self._anchors = Anchors(self.ledger, folder)
         self._one_at_a_time = threading.Lock()
         self._handlers: dict[type[Any], Callable[[Any], Reply]] = {
@@ -240,7 +210,8 @@ class Site:
             folder = None if self._folder is None else self._folder / OUTBOX / label[:16]
             outbox = Outbox(self.identity.secret, label, folder)
             computation = Computation(contract, self.name, self._records)
-            self._runs[label] = _Run(contract, account, outbox, computation)
+            signs = self.identity if self.policy.receipts == "signed" else None
+            self._runs[label] = SignedRun(self.name, contract, account, outbox, computation, self._anchors, signs)
         return Signed(self.name, label, self.identity.sign(_signed(label)))
 
     def _check(self, contract: Contract) -> None:
@@ -288,12 +259,12 @@ class Site:
         run.begun = True
         return Done(self.name)
 
-    def _signed(self, contract: str) -> _Run:
+    def _signed(self, contract: str) -> SignedRun:
         if contract not in self._runs:
             raise Refusal(NOT_AGREED, "there is no such contract at this site")
         return self._runs[contract]
 
-    def _open(self, contract: str) -> _Run:
+    def _open(self, contract: str) -> SignedRun:
         run = self._signed(contract)
         if not run.begun:
             raise Refusal(NOT_AGREED, "not every member has signed this contract")
@@ -305,7 +276,7 @@ class Site:
         run = self._open(request.contract)
         view = request.view
         check_view(view, self._records.shape[1], self._labels)
-        found = self._with_records(run, None, lambda: view_of(view, self._records, self._labels))
+        found = run.with_records(lambda: view_of(view, self._records, self._labels))
         run.computation.views[view.name] = found
         if isinstance(view, DensityView):
             run.computation.cells = view.layers * view.grid.cells**2
@@ -314,77 +285,22 @@ class Site:
     def _perturb(self, request: Perturb) -> Perturbed:
         run = self._open(request.contract)
         planned = run.computation.planned_perturbation(request)
-        upload, receipt = self._once(run, planned, lambda: run.computation.perturbed(request))
+        upload, receipt = run.once(planned, lambda: run.computation.perturbed(request))
         run.computation.keep_home(upload)
         return Perturbed(self.name, upload.event, receipt)
 
     def _send(self, request: Send) -> Sent:
         run = self._open(request.contract)
         planned = run.computation.planned(request)
-        return self._sent(*self._once(run, planned, lambda: run.computation.upload(request)))
+        return self._sent(*run.once(planned, lambda: run.computation.upload(request)))
 
     def _send_rows(self, request: SendRows) -> Sent:
         run = self._open(request.contract)
         planned = run.computation.planned_rows(request)
-        return self._sent(*self._once(run, planned, lambda: run.computation.rows(request)))
+        return self._sent(*run.once(planned, lambda: run.computation.rows(request)))
 
     def _sent(self, upload: Upload, receipt: Receipt) -> Sent:
         return Sent(self.name, upload.values, upload.event, receipt)
-
-    def _once(self, run: _Run, planned: Event, make: Callable[[], Upload]) -> tuple[Upload, Receipt]:
-        """Make a release, or find the bytes of the one that was made: the ledger has it before it is returned.
-
-        Parameters
-        ----------
-        run : _Run
-        planned : Event
-            As it follows from public facts alone.
-        make : callable
-        """
-        with run.account.lock:
-            return self._only_once(run, planned, make)
-
-    def _only_once(self, run: _Run, planned: Event, make: Callable[[], Upload]) -> tuple[Upload, Receipt]:
-        what, round = planned.what, planned.round
-        known, kept = run.account.find(what, round), run.outbox.find(what, round or 0)
-        if known is not None:
-            if kept is None or kept.event.to_json() != known.to_json():
-                raise Refusal(ANSWERED, f"{what} was released already, and the bytes to send again are not kept")
-            return kept, self._receipt(run, kept)
-        # Before records are looked at: whether there is room must not depend on them.
-        run.account.check(planned)
-        if kept is None:
-            kept = self._with_records(run, planned, make)
-            run.outbox.keep(what, round or 0, kept, run.account.head)
-        # What was made before an interruption is sent, and not made again.
-        run.account.record(kept.event)
-        return kept, self._receipt(run, kept)
-
-    def _with_records(self, run: _Run, planned: Event | None, compute: Callable[[], _T]) -> _T:
-        """Compute something from records. A failure may depend on them: a server sees one, and then nothing more.
-
-        At a real site it also counts as the release, and the site keeps in its folder that it failed.
-        """
-        if self._anchors.failed:
-            raise Refusal(FAILED, _FAILED)
-        try:
-            return compute()
-        except Refusal:
-            raise
-        except Exception:
-            real = self.policy.receipts == "signed"
-            self._anchors.fail(keep=real)
-            if real and planned is not None:
-                run.account.record(planned)
-            raise
-
-    def _receipt(self, run: _Run, upload: Upload | None = None) -> Receipt:
-        sequence, head = run.account.head or (0, "")
-        if self.policy.receipts == "unsigned":
-            return Receipt(self.name, label_of(run.contract), sequence, head)
-        digest = "" if upload is None else digest_of(upload.values)
-        receipt = Receipt(self.name, label_of(run.contract), sequence, head, digest)
-        return replace(receipt, signature=self.identity.sign(receipt.signed))
 
     # At home, and after a run
 
@@ -406,7 +322,7 @@ class Site:
     def _show_events(self, request: ShowEvents) -> Events:
         run = self._signed(request.contract)
         events = run.account.events()[max(request.after, 0) :]
-        return Events(self.name, tuple(events), self._receipt(run) if events else None)
+        return Events(self.name, tuple(events), run.receipt() if events else None)
 
     def _forget(self, request: Forget) -> Done:
         run = self._runs.pop(request.contract, None)

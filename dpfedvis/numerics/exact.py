@@ -82,6 +82,10 @@ class Grid:
             step *= 2
         return cls(step, max(1, math.ceil(largest / step)))
 
+    def exact_for(self, features: int) -> bool:
+        """Whether squared distances of points with so many features are exact: m (2·most)² ≤ 2⁵³."""
+        return features * (2 * self.most) ** 2 <= 2**53
+
     @classmethod
     def of_bounds(cls, low: float, high: float, features: int) -> Grid:
         """Return the grid of points whose coordinates are publicly known to lie between `low` and `high`."""

@@ -38,10 +38,13 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically."""
+    """Write a text file atomically; it is on disk when this returns."""
     temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(path)
     except OSError:
         temporary.unlink(missing_ok=True)

@@ -26,6 +26,7 @@ from dpfedvis.protocol.noise_plan import Extra, RunPlan, SitePlan, check_trust, 
 
 VERSION = 1
 MOST_MEMBERS = 100_000
+LEAST_WEIGHT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Member:
     def __post_init__(self) -> None:
         checks.text("name of a site", self.name)
         checks.positive(f"denominator of {self.name}", self.denominator)
-        checks.between(f"weight of {self.name}", self.weight, 0.0, 1.0)
+        checks.between(f"weight of {self.name}", self.weight, LEAST_WEIGHT, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -269,7 +269,8 @@ def site_plans(
     -----
     If the privacy unit is a client, the sensitivity is that for n_p = 1. Proof: a client uploads a mean of g(x) over
     its records. A mean of g(x′) over any other records, however many, differs by at most max ‖g(x) − g(x′)‖, the
-    sensitivity for a client with a single record. The mean is rounded value by value, which is charged.
+    sensitivity for a client with a single record. A client without records uploads 0, which differs by max ‖g(x)‖, the
+    sensitivity for adding a record. The mean is rounded value by value, which is charged.
 
     Under `local` trust each upload has its own noise, σ_p = z Δ_p with noise multiplier z. Otherwise the server sees
     only Σ_p ω_p m_p, which a record of client p moves by ω_p Δ_p; one σ must cover all clients: σ = z max_p ω_p Δ_p.
@@ -295,7 +296,7 @@ def site_plans(
     deltas, scales = [], []
     for each in plans:
         divided = 1.0 if whole else each.denominator
-        delta = _sensitivity(mechanism, public, divided)
+        delta = _sensitivity_of_client(mechanism, public) if whole else _sensitivity(mechanism, public, divided)
         scale = 1 / divided if additive else 1.0
         deltas.append(each.weight * delta if shared else delta)
         scales.append(each.weight * scale if shared else scale)
@@ -348,6 +349,16 @@ def check_trust(mechanism: Mechanism) -> None:
 def drawn_by(trust: Trust, clients: int) -> int:
     """How many clients draw noise for one sum that is seen: each of its integers is charged."""
     return clients if trust == "aggregate" else 1
+
+
+def _sensitivity_of_client(mechanism: Mechanism, public: PublicParameters) -> float:
+    """Δ of one record, for replacing or adding it."""
+    replacing = _sensitivity(mechanism, public, 1.0)
+    try:
+        return max(replacing, _sensitivity(mechanism, replace(public, adjacency="add-remove"), 1.0))
+    except InvalidParameter:
+        # Of histogram and variable, Δ for replacing is twice the bound on one record's part, which covers adding it.
+        return replacing
 
 
 def _sensitivity(mechanism: Mechanism, public: PublicParameters, denominator: float) -> float:

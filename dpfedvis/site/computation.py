@@ -10,6 +10,8 @@ import numpy as np
 
 from accounting import Event, GaussianRelease, PostProcessing, Unprotected, checks
 from accounting.budget import Adjacency
+from accounting.errors import InvalidParameter
+from accounting.noise import parameter
 from dpfedvis.mechanisms import Mechanism, PreparedRecords
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -27,6 +29,7 @@ from dpfedvis.protocol.noise_plan import MEAN_CELLS, SitePlan, drawn_by, row_eve
 from dpfedvis.protocol.uploads import Upload
 from dpfedvis.protocol.views import RAW
 from dpfedvis.site.policy import Refusal
+from dpfedvis.site.views import LARGEST_VALUE
 
 MOST_NUMBER = 1e40  # of a request
 
@@ -80,7 +83,14 @@ class Computation:
             return Unprotected(**facts, why=chosen.why)
         Y = np.zeros((1, public.features)) if request.landmarks is None else request.landmarks
         plan = self._contract.site_plans(chosen, public)[self._place]
-        return plan.event(chosen.cell(public, chosen.grid(public, Y)), request.round)
+        relative, parties = chosen.relative_noise(public), drawn_by(chosen.trust, plan.clients)
+        least = 1.0 if relative is None else float(relative.min())
+        try:
+            event = plan.event(chosen.cell(public, chosen.grid(public, Y)), request.round)
+            parameter(event.sigma, checks.positive("grid", event.grid or 0.0), parties=parties, least=least)
+        except InvalidParameter:
+            raise Refusal(NOT_PLANNED, "the noise has too few or too many cells of this grid") from None
+        return event
 
     def planned_perturbation(self, request: Perturb) -> GaussianRelease:
         """Return the event of perturbing the records; refuse it if it is not in the contract."""
@@ -97,8 +107,10 @@ class Computation:
     def planned_rows(self, request: SendRows) -> Event:
         """Return the event of rows; refuse those that are not in the contract."""
         rows, Y, contract = request.rows, request.landmarks, self._contract
-        if not isinstance(Y, np.ndarray) or Y.ndim != 2 or Y.shape[1] != contract.features or not np.isfinite(Y).all():
-            raise Refusal(MALFORMED, "the landmarks have another shape, or are not finite")
+        if not isinstance(Y, np.ndarray) or Y.ndim != 2 or Y.shape[1] != contract.features:
+            raise Refusal(MALFORMED, "the landmarks have another shape")
+        if not float(np.abs(Y).max(initial=0.0)) <= LARGEST_VALUE:
+            raise Refusal(MALFORMED, "the landmarks are not finite numbers, or too large")
         check_numbers(rows)
         if rows.what in contract.extras and contract.plan is not None:
             event = row_event(contract.plan, rows, Y, checks.positive("tau_x", contract.tau_x or 0.0), self._site)
@@ -119,6 +131,9 @@ class Computation:
 
     def _check_public(self, public: PublicParameters, rate: float | None) -> None:
         check_numbers(public)
+        # With more bits a squared distance could be rounded below 0, and a kernel value be far above 1.
+        if public.grid is not None and not public.grid.exact_for(public.features):
+            raise Refusal(MALFORMED, "the grid is too fine for so many features")
         agreed = (self._adjacency, rate, self._contract.seed)
         if (public.adjacency, public.sampling_rate, public.public_seed) != agreed:
             raise Refusal(NOT_PLANNED, "adjacency, sampling rate or seed are not those of the contract")
@@ -139,6 +154,8 @@ class Computation:
         view = self.views.get(request.view)
         if view is None or view.shape[1] != public.features:
             raise Refusal(MALFORMED, f"the view {str(request.view)[:20]} was not prepared, or has other features")
+        if public.landmarks < 2 and public.estimator == "unbiased" and not single:
+            raise Refusal(MALFORMED, "the unbiased estimator needs two landmarks")
         if (request.view == "density") != (chosen.what == "density"):
             raise Refusal(NOT_PLANNED, f"{chosen.what} is not computed from the view {request.view}")
         # With fewer, whether counting fails would depend on where records are.
@@ -162,8 +179,8 @@ class Computation:
             return
         if not isinstance(Y, np.ndarray) or Y.shape != (public.landmarks, public.features):
             raise Refusal(MALFORMED, "the landmarks have another shape")
-        if Y.dtype not in (np.float32, np.float64) or not np.isfinite(Y).all():
-            raise Refusal(MALFORMED, "the landmarks are not finite numbers")
+        if Y.dtype not in (np.float32, np.float64) or not float(np.abs(Y).max(initial=0.0)) <= LARGEST_VALUE:
+            raise Refusal(MALFORMED, "the landmarks are not finite numbers, or too large")
         if chosen.protection != "upload":
             return
         grid = chosen.grid(public, Y)
@@ -303,7 +320,7 @@ def check_numbers(given: Any) -> None:
                 check_numbers(part)
             elif isinstance(part, np.ndarray):
                 _check_range(float(np.abs(part).max(initial=0.0)), least=0.0)
-            elif isinstance(part, float) and part:
+            elif isinstance(part, float | int) and part:
                 _check_range(abs(part))
 
 

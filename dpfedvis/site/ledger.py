@@ -113,7 +113,8 @@ class SiteLedger:
         self._admitted: tuple[str, Budget | None] | None = None
         self._begun: dict[str, RunMark] = {}  # admitted, and not written down yet
         self._noted: set[tuple[str, str]] = set()  # sites whose contract is written down
-        self._open_accounts: dict[tuple[str, str], RunAccount] = {}  # by run and site
+        self._accounts: dict[tuple[str, str, str], RunAccount] = {}  # by run, site and contract
+        self._meaning: tuple[str, str] | None = None  # adjacency and unit of all events
         self._room: Ledger | None = None
         self._before: list[Event] = []
         if path is not None:
@@ -198,7 +199,7 @@ class SiteLedger:
     def events(self, run: str, site: str) -> list[Event]:
         """Return what a site has released in a run."""
         if self._ledger is None:
-            known = self._open_accounts.get((run, site))
+            known = self._spent_in(run, site)
             return [] if known is None else known.events()
         return [replace(each, client=site) for each in self._ledger.events(client=f"{run}/{site}")]
 
@@ -212,23 +213,30 @@ class SiteLedger:
                 raise OtherContract(f"run {run} of {site} has released under another contract")
             if self._ledger is not None and self._admitted != (run, budget):
                 self._admit(self._ledger, run, budget)
-            known = self._open_accounts.get((run, site))
-            if known is None or known.contract != contract or known.budget != budget:
-                known = self._open_accounts[run, site] = RunAccount(self, run, site, budget, contract)
-            return known
+            place = (run, site, contract)
+            if place not in self._accounts or self._accounts[place].budget != budget:
+                self._accounts[place] = RunAccount(self, run, site, budget, contract)
+            return self._accounts[place]
 
     def _contract_of(self, run: str, site: str) -> str:
         """Return the contract under which a site has released in a run; empty if it has not."""
         if self._path is None:
-            known = self._open_accounts.get((run, site))
-            return "" if known is None or not known.events() else known.contract
+            known = self._spent_in(run, site)
+            return "" if known is None else known.contract
         with tables(self._path, "ro") as file:
             found = file.execute("SELECT contract FROM contracts WHERE run = ? AND site = ?", (run, site)).fetchone()
         return "" if found is None else str(found[0])
 
+    def _spent_in(self, run: str, site: str) -> RunAccount | None:
+        """Return the account of a site's run that has released something."""
+        found = (each for (name, own, _), each in self._accounts.items() if (name, own) == (run, site))
+        return next((each for each in found if each.events()), None)
+
     def check(self, site: str, event: Event) -> None:
-        """Raise if an event has no room in the lifetime budget."""
+        """Raise if an event cannot be counted with the others, or has no room in the lifetime budget."""
         with self._together:
+            if self._meaning not in (None, (event.adjacency, event.unit)):
+                raise CannotAccount("another run on these records has released for another unit or other neighbours")
             _charge(self._room, self._before, [replace(event, client=site)], write=False)
 
     def write(self, run: str, site: str, event: Event, contract: str = "") -> tuple[int, str]:
@@ -238,6 +246,7 @@ class SiteLedger:
             _charge(self._room, self._before, [event], write=False)
             self._keep_mark(run, site, contract)
             (receipt,) = self._ledger.record(replace(event, client=f"{run}/{site}"))
+            self._meaning = (event.adjacency, event.unit)
             _charge(self._room, self._before, [event])  # last: a write that failed has spent nothing
         return receipt.sequence, receipt.hash
 
@@ -288,6 +297,8 @@ class SiteLedger:
         events = by_run(ledger.events())
         own = events.pop(run, [])
         before = merged(events)
+        for event in (*before, *own):
+            self._meaning = (event.adjacency, event.unit)
         started = datetime.now(UTC).isoformat(timespec="seconds")
         delta = DEFAULT_DELTA if budget is None else budget.delta
         mark = RunMark(run, started, self._source, self._sha256, delta, self._deal)

@@ -30,6 +30,7 @@ from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.protocol import wire
+from dpfedvis.protocol.contract import Member
 from dpfedvis.protocol.density import DensityGrid
 from dpfedvis.protocol.messages import (
     PLACEMENTS,
@@ -46,7 +47,7 @@ from dpfedvis.protocol.messages import (
     Sent,
     Signed,
 )  # fmt: skip
-from dpfedvis.protocol.noise_plan import Extra
+from dpfedvis.protocol.noise_plan import Extra, plan_run, site_plans
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.protocol.views import DensityView, SubspaceView
@@ -556,3 +557,87 @@ def test_other_parts_of_a_site_are_checked(other: Any) -> None:
 def test_a_ledger_in_memory_has_no_lifetime() -> None:
     with pytest.raises(InvalidParameter, match="file"):
         Site("north", records(), policy=Policy(lifetime_epsilon=2.0), ledger=SiteLedger())
+
+
+# What a third look found
+
+
+def test_a_grid_must_be_coarse_enough_for_its_features() -> None:
+    """With 16384 features and 20 bits a squared distance came out below 0, and one record's kernel value at 10¹³ σ."""
+    features = 16384
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3, features))
+    own = Site("north", X, policy=Policy(), identity=Identity(b"n" * 32))
+    members = tuple(type(each)(each.name, 3.0, 0.5, each.key) for each in contract(own).members)
+    made = contract(own, features=features, members=members, extras={}, values=2 * features)
+    grid = Grid(2.0**-20, 2**20)
+    Y = grid.snap(np.vstack([X[0], X[0]]))
+    too_fine = public(landmarks=2, features=features, grid=grid, kernel=Kernel.gaussian(1.0))
+    assert "too fine" in refused(own.answer(asked(begun(own, made), public=too_fine, landmarks=Y)))
+    assert Grid.of_norm(1.0, features).exact_for(features)
+
+
+@given(features=st.integers(1, 10**6), bits=st.integers(0, 20))
+def test_grids_that_are_made_here_are_coarse_enough(features: int, bits: int) -> None:
+    for grid in (Grid.of_norm(2.0**bits, features), Grid.of_bounds(-1.0, 2.0**bits, features)):
+        assert grid.exact_for(features)
+    assert not Grid(1.0, 2**20).exact_for(4096)
+
+
+@pytest.mark.parametrize("tau_x", [1e-3, 1e-6])
+def test_an_empty_site_is_a_neighbour_where_a_site_is_the_unit(tau_x: float) -> None:
+    """Thm 6 bounds how two records differ, and not how one differs from none."""
+    chosen = GradientPerturbation(bound="theorem", tau_x=tau_x, tau_y=1e3, upsilon=10.0)
+    grid = Grid.of_norm(10.0, FEATURES)
+    made = public(grid=grid, kernel=Kernel.gaussian(0.01))
+    plan = plan_run(Budget(1.0, 1e-5, unit="client"), chosen, 1, None, "seeded", {}, 100)
+    own, _ = site_plans(plan, chosen, made, ["a", "b"], [1.0, 1.0], [0.5, 0.5])
+    Y = grid.snap(np.full((LANDMARKS, FEATURES), 9 / math.sqrt(FEATURES)))
+    one = chosen.total(PreparedRecords(np.zeros((1, FEATURES)), 1.0), Y, made, grid)
+    cell = chosen.cell(made, grid)
+    assert 0 < np.linalg.norm(one) * cell <= own.event(cell).sensitivity
+
+
+@pytest.mark.parametrize("size", [1e16, 2.0**600, 1e300])
+def test_landmarks_are_not_far_away(size: float) -> None:
+    own = site()
+    label = begun(own)
+    Y = landmarks().astype(np.float64)
+    Y[0, 0] = size
+    assert "too large" in refused(own.answer(asked(label, public=public(grid=None), landmarks=Y)))
+    assert isinstance(own.answer(asked(label)), Sent)
+
+
+def test_no_member_has_weight_0() -> None:
+    with pytest.raises(InvalidParameter, match="weight"):
+        Member("north", 30.0, 0.0, "")
+
+
+def test_contracts_that_were_agreed_on_before_a_release_do_not_release_twice() -> None:
+    own = site()
+    first, second = contract(own), contract(own, values=2 * LANDMARKS * FEATURES)
+    for made in (first, second):
+        assert isinstance(own.answer(Agree(made)), Signed)
+    label = begun(own, first)
+    for round in (1, 2, 3):
+        assert isinstance(own.answer(asked(label, round=round)), Sent)
+    own.answer(Forget(label))
+    assert "another contract" in refused(own.answer(Agree(second)))
+
+
+def test_runs_of_another_meaning_do_not_spoil_the_ledger(tmp_path: Path) -> None:
+    own = site(tmp_path, unit=None, number_of_records="as asked")
+    hiding = Budget(1.0, 1e-5, adjacency="add-remove")
+    labels = [begun(own), begun(own, contract(own, run="run 2", budget=hiding))]
+    assert isinstance(own.answer(asked(labels[0])), Sent)
+    assert "budget" in refused(own.answer(asked(labels[1], public=public(adjacency="add-remove"))))
+    assert isinstance(own.answer(asked(labels[0], round=2)), Sent)
+
+
+def test_noise_that_does_not_fit_its_grid_does_not_stop_a_site() -> None:
+    own = site()
+    label = begun(own)
+    coarse = Grid(2.0**60, 4)
+    request = asked(label, public=public(grid=coarse), landmarks=np.zeros((LANDMARKS, FEATURES)))
+    assert "cells of this grid" in refused(own.answer(request))
+    assert isinstance(own.answer(asked(label)), Sent)

@@ -130,18 +130,21 @@ class Computation:
         return Unprotected(**facts, why="one exact row for each record: the rows determine the records")
 
     def _check_public(self, public: PublicParameters, rate: float | None) -> None:
+        agreed = (self._adjacency, rate, self._contract.seed)
+        if (public.adjacency, public.sampling_rate, public.public_seed) != agreed:
+            raise Refusal(NOT_PLANNED, "adjacency, sampling rate or seed are not those of the contract")
+        if self._contract.plan is None:
+            return  # nothing is protected
         check_numbers(public)
         # With more bits a squared distance could be rounded below 0, and a kernel value be far above 1.
         if public.grid is not None and not public.grid.exact_for(public.features):
             raise Refusal(MALFORMED, "the grid is too fine for so many features")
-        agreed = (self._adjacency, rate, self._contract.seed)
-        if (public.adjacency, public.sampling_rate, public.public_seed) != agreed:
-            raise Refusal(NOT_PLANNED, "adjacency, sampling rate or seed are not those of the contract")
 
     def _check(self, request: Send) -> None:
         """Refuse what is not in the contract, or what its sensitivity does not cover."""
         contract, chosen, public = self._contract, request.mechanism, request.public
-        check_numbers(chosen)
+        if contract.plan is not None:
+            check_numbers(chosen)
         single = chosen.what in contract.counts and SINGLE_RELEASES.get(chosen.what) is type(chosen)
         if not single and (chosen != contract.mechanism or type(chosen) is not type(contract.mechanism)):
             raise Refusal(NOT_PLANNED, "this release is not in the contract")

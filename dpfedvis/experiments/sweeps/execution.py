@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import warnings
 from collections import Counter
@@ -199,7 +200,14 @@ def _through_joblib(tasks: list[Task], workers: Workers) -> Iterator[CellRow]:
             settings["client"] = stack.enter_context(dask_client(workers.jobs, workers.scheduler))
         stack.enter_context(parallel_config(backend=workers.backend, **settings))
         parallel = Parallel(n_jobs=workers.jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1)
-        yield from parallel(delayed(work)(task) for task in tasks)
+        call = _in_a_process if workers.backend == "loky" else work
+        yield from parallel(delayed(call)(task) for task in tasks)
+
+
+def _in_a_process(task: Task) -> CellRow:
+    # Ctrl-C goes to all processes. This one is ended by the first, and must not print where it was.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return work(task)
 
 
 def default_jobs() -> int:

@@ -70,7 +70,7 @@ def at_two_sites(events: Sequence[Event], delta: float) -> float | None:
 
 
 def of_rows(events: Sequence[Event], delta: float, rows: int) -> float | None:
-    """Return ε for a person with so many rows at one site: rows·μ; None without a finite ε or a closed form."""
+    """Return ε for so many privacy units of one person at one site: rows·μ; None without a finite ε or closed form."""
     grown = [_with_noise(event, 1 / rows) if isinstance(event, GaussianRelease) else event for event in events]
     return _finite(grown, delta)
 

@@ -6,15 +6,17 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from accounting import checks
+from accounting.errors import InvalidParameter
 from accounting.gdp import gaussian_mu
 
 Adjacency = Literal["replace-one", "add-remove"]
-Unit = Literal["record", "client"]
+Unit = Literal["record", "person", "client"]
 Scope = Literal["end-to-end", "landmarks"]
 
 ADJACENCIES: tuple[str, ...] = get_args(Adjacency)
 UNITS: tuple[str, ...] = get_args(Unit)
 SCOPES: tuple[str, ...] = get_args(Scope)
+MOST_ROWS = 1_000_000  # of a person
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,16 @@ class Budget:
     adjacency : {"replace-one", "add-remove"}
         Which data sets count as neighbours. Replace-one keeps the number of records public; add-remove hides it, and
         then every mean needs a public denominator.
-    unit : {"record", "client"}
-        Privacy unit: one record, or one client with all its records.
+    unit : {"record", "person", "client"}
+        Privacy unit: one record, one person with up to `rows_per_person` records at a client, or one client with all
+        its records.
     scope : {"end-to-end", "landmarks"}
         ``"end-to-end"`` covers every byte that leaves a client. ``"landmarks"`` covers the learning of the landmarks
         only, as in Thm 6 of the paper. Later releases are then not covered, and ε end to end is ∞ if one of them is
         unprotected.
+    rows_per_person : int, optional
+        Most records of a person that take part, where the unit is a person; 1 by default. Where it is a record,
+        statements say what ε is for a person with so many.
     """
 
     epsilon: float
@@ -43,6 +49,7 @@ class Budget:
     adjacency: Adjacency = "replace-one"
     unit: Unit = "record"
     scope: Scope = "end-to-end"
+    rows_per_person: int | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", checks.positive("epsilon", self.epsilon))
@@ -50,6 +57,12 @@ class Budget:
         checks.one_of("adjacency", self.adjacency, ADJACENCIES)
         checks.one_of("unit", self.unit, UNITS)
         checks.one_of("scope", self.scope, SCOPES)
+        if self.unit == "person" and self.rows_per_person is None:
+            object.__setattr__(self, "rows_per_person", 1)
+        if self.rows_per_person is not None:
+            if self.unit == "client":
+                raise InvalidParameter("rows_per_person", self.rows_per_person, "left out where the unit is a client")
+            checks.whole("rows_per_person", self.rows_per_person, 1, MOST_ROWS)
 
     @property
     def mu(self) -> float:
@@ -61,10 +74,16 @@ class Budget:
         """Whether the number of a client's records is private: under add-remove, or if the unit is a client."""
         return self.adjacency == "add-remove" or self.unit == "client"
 
+    @property
+    def rows(self) -> int:
+        """Most records of one privacy unit in an upload, where that is bounded: 1, or those of a person."""
+        return self.rows_per_person or 1 if self.unit == "person" else 1
+
     def covers(self, stage: str) -> bool:
         """Whether an event of this stage is inside the budget's scope."""
         return self.scope == "end-to-end" or stage != "release"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields, ready for JSON."""
-        return asdict(self)
+        """Return the fields, ready for JSON; without rows of a person where none are said."""
+        found = asdict(self)
+        return found if self.rows_per_person is not None else {k: v for k, v in found.items() if k != "rows_per_person"}

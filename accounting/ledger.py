@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from accounting.accountants import Reading, compare, tightest
 from accounting.budget import Budget
@@ -217,6 +217,10 @@ class Ledger:
         with self._lock:
             return self._store.hash_at(sequence) == hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as a copy in memory: a file stays where it is."""
+        return _copied, (self.budget, tuple(self.events()))
+
     def close(self) -> None:
         """Close the file; all events are on disk already."""
         self._store.close()
@@ -308,6 +312,12 @@ class Ledger:
                 (event.adjacency, event.unit),
                 f"the budget's, {(budget.adjacency, budget.unit)}",
             )
+
+
+def _copied(budget: Budget | None, events: tuple[Event, ...]) -> Ledger:
+    ledger = Ledger(budget=budget)
+    ledger.record(*events)
+    return ledger
 
 
 def _read_budget(store: LedgerFile) -> Budget | None:

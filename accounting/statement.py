@@ -83,8 +83,9 @@ class Statement:
     against_a_client : float, optional
         ε end to end against another client that sees the sums and takes its own share of the noise off them, where
         clients share the noise; see `accounting.assumptions`.
-    at_two_sites, of_two_rows : float, optional
-        ε end to end for a record that two sites hold, and for a person with two rows.
+    at_two_sites, of_two_rows, of_rows : float, optional
+        ε end to end for a record that two sites hold, for a person with two rows, and for one with as many rows as
+        the budget says, where the unit is a record.
     nominal : float, optional
         ε that unprotected, data-dependent noise would be worth if its scale had been public. Not a guarantee.
     adjacency, unit : str
@@ -119,6 +120,7 @@ class Statement:
     audit: Audited | None = None
     at_two_sites: float | None = None
     of_two_rows: float | None = None
+    of_rows: float | None = None
     simulation: bool = False
     one_machine: bool = True
     all_runs: AllRuns | None = None
@@ -134,7 +136,9 @@ class Statement:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What makes ε or δ mean less than it seems to."""
-        return tuple(self.words[key] for key in ("large_delta", "unbounded", "more_runs", "changed") if self.words[key])
+        return tuple(
+            self.words[key] for key in ("ranges", "large_delta", "unbounded", "more_runs", "changed") if self.words[key]
+        )
 
     @property
     def trusts(self) -> tuple[str, ...]:
@@ -174,6 +178,7 @@ class Statement:
             "epsilon_against_a_client": _number(self.against_a_client),
             "epsilon_at_two_sites": self.at_two_sites,
             "epsilon_of_two_rows": self.of_two_rows,
+            "epsilon_of_rows": self.of_rows,
             "all_runs": None if self.all_runs is None else self.all_runs.to_dict(),
             "best_guess": self.best_guess,
             "trusts": list(self.trusts),
@@ -228,6 +233,8 @@ def state(
     compositions = distinct(ledger.composition(client) for client in ledger.clients)
     curve = tuple((each, max((tightest(c).epsilon(c, each) for c in compositions), default=0.0)) for each in _CURVE)
     first = events[0] if events else None
+    by_row = first is not None and first.unit == "record"
+    rows = None if ledger.budget is None else ledger.budget.rows_per_person
     return Statement(
         delta=delta,
         budget=None if ledger.budget is None else ledger.budget.to_dict(),
@@ -244,7 +251,8 @@ def state(
         facts=dict(facts or {}),
         remarks=tuple(remarks),
         at_two_sites=at_two_sites(events, delta),
-        of_two_rows=of_rows(events, delta, 2) if first is not None and first.unit == "record" else None,
+        of_two_rows=of_rows(events, delta, 2) if by_row else None,
+        of_rows=of_rows(events, delta, rows) if by_row and rows is not None else None,
         simulation=simulation or any(event.noise == SEEDED for event in events),
         one_machine=one_machine,
     )

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from accounting.statement import AllRuns, Statement
 
 STAND_IN = "records (public stand-in)"  # a public fact where the number of records is private
+VECTORS = "vectors from a file"  # a public fact: features that were computed elsewhere
 SEEDED = "seeded"  # the one noise source that can be taken off again
 TRUST = {
     "local": "each client adds all the noise itself, and nobody is trusted",
@@ -26,10 +27,12 @@ _SEES = {
 }
 _UNIT = {
     "record": ("one record was", "all other records"),
+    "person": ("the records of one person were", "all records of other persons"),
     "client": ("the records of one client were", "all records of the other clients"),
 }
 _PUBLIC = {
     "record": "The number of clients and, under replace-one, the number of records of each are treated as public.",
+    "person": "The number of clients and, under replace-one, the number of persons at each are treated as public.",
     "client": "The number of clients is treated as public.",
 }
 _NOT_COVERED = (
@@ -39,6 +42,13 @@ _NOT_COVERED = (
     "Other releases of the same records, such as from a copy of them, add up with this one; no ledger here sees them.",
     "The server sees whether and how a client failed in a round.",
 )
+# Where the scale of a user's own columns comes from, as a warning.
+_RANGES = {
+    "public": None,
+    "measured": "the ranges of the columns were measured on private data: not covered by ε",
+    "file": "no schema says the public range of each column: a scale that was measured on private data is not covered "
+    "by ε",
+}
 _ARITHMETIC = {
     True: "Uploads with noise are exact integers on a public grid. What rounding and the sampler add is charged.",
     False: "Sensitivities hold in exact arithmetic. Errors of floating-point rounding are charged only for releases on "
@@ -66,7 +76,9 @@ def words(statement: Statement) -> dict[str, Any]:
         Who is trusted to do what, and what must hold of the records: lists of sentences.
     all_runs
         ε of all runs on the same records.
-    large_delta, unbounded, more_runs, changed
+    features, dealt
+        Which public features the records were mapped by, and who made the clients where one table was dealt to them.
+    ranges, large_delta, unbounded, more_runs, changed
         Warnings.
     """
     return {
@@ -83,6 +95,9 @@ def words(statement: Statement) -> dict[str, Any]:
         "other_client": _other_client(statement),
         "assumptions": _assumptions(statement),
         "all_runs": _all_runs(statement),
+        "features": _features(statement),
+        "dealt": _dealt(statement),
+        "ranges": _RANGES.get(str(statement.facts.get("ranges"))) if statement.trusts else None,
         "large_delta": _large_delta(statement),
         "unbounded": _unbounded(statement),
         "more_runs": _more_runs(statement),
@@ -113,7 +128,15 @@ def markdown(values: Mapping[str, Any]) -> str:
 def _at(statement: Statement) -> str:
     if math.isinf(statement.end_to_end):
         return "something left the clients without protection"
-    return f"at δ = {statement.delta:g}, for one {statement.unit}, {statement.adjacency}"
+    return f"at δ = {statement.delta:g}, for one {_one(statement)}, {statement.adjacency}"
+
+
+def _one(statement: Statement) -> str:
+    """The privacy unit, with what bounds it."""
+    rows = (statement.budget or {}).get("rows_per_person")
+    if statement.unit != "person" or rows is None:
+        return statement.unit
+    return f"person with at most {rows} record{'s' * (rows > 1)} taking part"
 
 
 def _seeded(statement: Statement) -> bool:
@@ -238,9 +261,9 @@ def _assumptions(statement: Statement) -> list[str]:
     elif len({line.clients for line in statement.lines} - {1}):
         found.append("Sites are disjoint. For a record that two of them hold, ε is larger.")
     if statement.unit == "record":
-        two = "larger" if statement.of_two_rows is None else f"{rounded_up(statement.of_two_rows)} (2·μ)"
-        rows = _with_noise(statement, f"For a person with two rows ε is {two}; with more, more.")
-        found.append(f"A record is one row. {rows}")
+        found.append(f"A record is one row. {_with_noise(statement, _rows(statement))}")
+    elif statement.unit == "person":
+        found.append("Each person is at one site, under one name there.")
     if (bounds := statement.facts.get("bounds")) is not None:
         found.append(
             f"All features share the public range from {bounds[0]:g} to {bounds[1]:g}. Values outside may be clipped, "
@@ -257,9 +280,39 @@ def _assumptions(statement: Statement) -> list[str]:
     return found
 
 
+def _rows(statement: Statement) -> str:
+    """ε for a person with several rows."""
+    number = (statement.budget or {}).get("rows_per_person")
+    if number is None or number < 3:
+        two = "larger" if statement.of_two_rows is None else f"{rounded_up(statement.of_two_rows)} (2·μ)"
+        return f"For a person with two rows ε is {two}; with more, more."
+    several = "larger" if statement.of_rows is None else f"{rounded_up(statement.of_rows)} ({number}·μ)"
+    return f"For a person with {number} rows ε is {several}; with more, more."
+
+
+def _features(statement: Statement) -> str | None:
+    found = statement.facts.get("features")
+    if found is None:
+        return None
+    if found == VECTORS:
+        return (
+            "Records were replaced by vectors from a file. That each was made from its own record alone, by something "
+            "public, is taken on trust."
+        )
+    return f"Each record was mapped by itself, at home, by public features ({found}), which costs no ε."
+
+
+def _dealt(statement: Statement) -> str | None:
+    found = statement.facts.get("dealt")
+    if found is None:
+        return None
+    return f"The clients are a simulation: the records of one table were dealt to them (partition {found})."
+
+
 def _units(statement: Statement) -> tuple[int, str] | None:
     """Public number of privacy units, and what they are; None where there is none."""
-    for name in ("records", STAND_IN) if statement.unit == "record" else ("clients",):
+    names = {"record": ("records", STAND_IN), "person": ("persons", STAND_IN), "client": ("clients",)}
+    for name in names[statement.unit]:
         if (number := statement.facts.get(name)) is not None:
             return int(number), name
     return None

@@ -118,11 +118,13 @@ def truth_of(folder: Path) -> Truth:
     # A run with real noise stores no hash, so that its data cannot be checked.
     if expected is not None and whole.sha256 != expected:
         raise OtherData(
-            f"{config.data} has changed since the run: its hash is {whole.sha256[:16]}…, not {expected[:16]}…"
+            f"{config.data_name} has changed since the run: its hash is {whole.sha256[:16]}…, not {expected[:16]}…"
         )
     fed = config.federated()
     fresh = np.delete(whole.X, config.taken(len(whole.X)), axis=0).astype(fed.clients[0].X.dtype)
     fresh = fresh[np.isfinite(fresh).all(axis=1)]
+    if fed.features is not None and len(fresh):
+        fresh = np.asarray(fed.features(fresh), dtype=fresh.dtype)
     return Truth(fed, fresh if len(fresh) else None, whole.image_shape, exchangeable=config.sample == "random")
 
 

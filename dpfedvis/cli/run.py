@@ -67,8 +67,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--resume", action="store_true", default=False, help="resume the unfinished run in --out; "
                         "only settings that draw may change")  # fmt: skip
     parser.add_argument("--config", metavar="FILE.toml", help="settings by name; flags win over them")
-    parser.add_argument("--views", metavar="FOLDER", help="draw each client's private view of a private map there; not "
-                        "in the run's folder, for views show records")  # fmt: skip
+    parser.add_argument("--views", metavar="FOLDER", help="write each client's private view there (CSV with ids, PNG, "
+                        "HTML); not in the run's folder, for views show records")  # fmt: skip
     parser.add_argument("--ledger", metavar="FILE", help="ledger for all runs with real noise on these records "
                         "(for a file of yours, one in the state folder)")  # fmt: skip
     parser.add_argument("--lifetime-epsilon", metavar="NUMBER", type=float, help="ε that all runs on these records may "
@@ -111,6 +111,9 @@ def _run(arguments: argparse.Namespace) -> int:
     finally:
         bar.close()
         stages.close()
+    # On this terminal only: they tell of the records.
+    for note in done.notes:
+        print(f"dpfedvis: at home: {note}", file=sys.stderr)
     for warning in done.warnings:
         print(f"dpfedvis: warning: {warning}", file=sys.stderr)
     summary = {**done.summary(), "chosen": chosen(given, done.config)}
@@ -144,8 +147,9 @@ def chosen(given: RunConfig, resolved: RunConfig) -> dict[str, Any]:
 
 def _page(done: Run, summary: dict[str, Any]) -> str:
     choices = ", ".join(f"{name} = {value}" for name, value in summary["chosen"].items())
+    config = done.config
     lines = [
-        f"{done.config.map} of {done.config.data}, mechanism {done.config.mechanism}, release {done.config.release}",
+        f"{config.map} of {config.data_name}, mechanism {config.mechanism}, release {config.release}",
         summary["headline"],
     ]
     if choices:

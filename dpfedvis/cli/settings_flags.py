@@ -42,6 +42,7 @@ _PHRASES = {
     r"\bleave the budget out\b": "leave --epsilon out",
 }
 _NO_SETTINGS = ("views", "ledger", "lifetime_epsilon")
+_SEVERAL = ("data",)  # flags that take several values
 _OPEN = argparse.SUPPRESS  # a flag that is not given must not override the file
 
 
@@ -109,7 +110,7 @@ def as_flags(message: str) -> str:
     """Return a message with its settings as flags: ``--release noisy`` for ``release='noisy'``."""
     from dpfedvis.runs.settings import bare_defaults
 
-    known = {name: f"--{name.replace('_', '-')}" for name in (*bare_defaults(), *_NO_SETTINGS)} | _OTHER_NAMES
+    known = {name: flag_of(name) for name in (*bare_defaults(), *_NO_SETTINGS)} | _OTHER_NAMES
     for python, flag in _PHRASES.items():
         message = re.sub(python, flag, message)
     message = re.sub(
@@ -160,16 +161,25 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def _add(group: Any, name: str, hint: Any, help: str) -> argparse.Action:
-    flag = f"--{name.replace('_', '-')}"
+    flag = flag_of(name)
     kinds = _members(hint)
     action: argparse.Action
-    if kinds == [bool]:
+    if name in _SEVERAL:
+        action = group.add_argument(flag, nargs="+", metavar="NAME", default=_OPEN, help=help)
+    elif kinds == [bool]:
         action = group.add_argument(flag, action=argparse.BooleanOptionalAction, default=_OPEN, help=help)
     elif any(get_args(kind) == (float, float) for kind in kinds):
         action = group.add_argument(flag, type=float, nargs=2, metavar=("LOW", "HIGH"), default=_OPEN, help=help)
     else:
-        action = group.add_argument(flag, type=parse_as(hint) or str, metavar=_metavar(kinds), default=_OPEN, help=help)
+        action = group.add_argument(
+            flag, dest=name, type=parse_as(hint) or str, metavar=_metavar(kinds), default=_OPEN, help=help
+        )
     return action
+
+
+def flag_of(name: str) -> str:
+    """Return the flag of a setting."""
+    return "--schema" if name == "schema_file" else f"--{name.replace('_', '-')}"
 
 
 def parse_as(hint: Any) -> Callable[[str], Any] | None:

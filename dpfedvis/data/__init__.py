@@ -1,6 +1,7 @@
 """Data sets: loading, splitting among clients, and the records of each client."""
 
 from dpfedvis.data.catalogue import CATALOGUE
+from dpfedvis.data.columns import Column, InvalidSchema
 from dpfedvis.data.errors import (
     DataError,
     DataUnavailable,
@@ -20,15 +21,18 @@ from dpfedvis.data.federated import FederatedData
 from dpfedvis.data.loaders import load
 from dpfedvis.data.partitions import Partition, partition
 from dpfedvis.data.records import ClientRecords, Dataset, RecordIndex
+from dpfedvis.data.schema import Schema
 
 __all__ = [
     "CATALOGUE",
     "ClientRecords",
+    "Column",
     "DataError",
     "DataUnavailable",
     "Dataset",
     "FederatedData",
     "InvalidData",
+    "InvalidSchema",
     "LabelsNeeded",
     "MissingDependency",
     "MissingValues",
@@ -37,6 +41,7 @@ __all__ = [
     "Partition",
     "PartitionError",
     "RecordIndex",
+    "Schema",
     "TooManyClients",
     "UnknownColumn",
     "UnknownDataset",

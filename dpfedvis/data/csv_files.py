@@ -6,7 +6,8 @@ What separates fields follows from the header row alone, and not from the record
 import csv
 import gzip
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO, cast
 from zlib import error as DamagedStream
@@ -15,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpfedvis.data.errors import NotNumeric, UnreadableFile
-from dpfedvis.data.tables import RawTable, columns_of
+from dpfedvis.data.tables import MISSING_TOKENS, ColumnTable, RawTable, columns_of, number, numbers_of
 
-# Missing values, in lower case.
-MISSING_TOKENS = frozenset({"", "na", "nan", "?"})
 SEPARATORS = (",", ";", "\t")
+_BLOCK = 2**20  # fields that become columns at a time
 
 
 def read_csv(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
@@ -27,6 +27,66 @@ def read_csv(path: Path, label_column: str | None = None, client_column: str | N
 
     Empty fields, NA, NaN and ? are missing values. Where the separator is no comma, numbers may have decimal commas.
     """
+    with _rows(path) as (header, separator, rows):
+        features, others = columns_of(path, header, [label_column, client_column])
+        numbers = _Numbers(path, [header[i] for i in features], commas=separator != ",")
+        texts: list[list[str]] = [[] for _ in others]
+        for line, row in rows:
+            numbers.append([row[i] for i in features], line)
+            for text, i in zip(texts, others, strict=True):
+                text.append(row[i].strip())
+    named: dict[str | None, NDArray[Any]] = {
+        header[i]: np.array(text, dtype=np.str_) for i, text in zip(others, texts, strict=True)
+    }
+    titles = tuple(header[i] for i in features)
+    return RawTable(numbers.table(), named.get(label_column), named.get(client_column), features=titles)
+
+
+def read_csv_columns(path: Path, numbers: Callable[[str], bool]) -> ColumnTable:
+    """Read the columns of a CSV file by name; it may have no records.
+
+    Parameters
+    ----------
+    path : Path
+    numbers : callable
+        Whether a column of this name holds numbers. Where the separator is no comma, they may have decimal commas, and
+        a point is one, too.
+    """
+    with _rows(path) as (header, separator, rows):
+        numeric = [numbers(name) for name in header]
+        parts: list[list[Any]] = [[] for _ in header]
+        unread = [0] * len(header)
+        block: list[list[str]] = []
+        for _, row in rows:
+            block.append(row)
+            if len(block) * len(header) >= _BLOCK:
+                _add(block, numeric, separator != ",", parts, unread)
+        _add(block, numeric, separator != ",", parts, unread)
+    columns: dict[str, NDArray[Any]] = {}
+    for name, part, is_number in zip(header, parts, numeric, strict=True):
+        empty = np.empty(0, dtype=np.float64 if is_number else np.str_)
+        columns[name] = np.concatenate(part) if part else empty
+    return ColumnTable(path.name, columns, dict(zip(header, unread, strict=True)))
+
+
+def _add(
+    block: list[list[str]], numeric: Sequence[bool], commas: bool, parts: list[list[Any]], unread: list[int]
+) -> None:
+    """Add rows to the columns, and empty the block."""
+    for place, texts in enumerate(zip(*block, strict=True)):
+        if numeric[place]:
+            fields = [text.replace(",", ".") for text in texts] if commas else texts
+            values, wrong = numbers_of(fields)
+            parts[place].append(np.array(values))
+            unread[place] += wrong
+        else:
+            parts[place].append(np.array([text.strip() for text in texts], dtype=np.str_))
+    block.clear()
+
+
+@contextmanager
+def _rows(path: Path) -> Iterator[tuple[list[str], str, Iterator[tuple[int, list[str]]]]]:
+    """Open a CSV file: its header, its separator, and its rows with the number of their last line."""
     try:
         with _opened(path) as stream:
             first = stream.readline()
@@ -34,28 +94,21 @@ def read_csv(path: Path, label_column: str | None = None, client_column: str | N
             lines = csv.reader(_from(first, stream), strict=True, delimiter=separator)
             header = [name.strip() for name in next(lines, [])]
             _check_header(path, header)
-            features, others = columns_of(path, header, [label_column, client_column])
-            numbers = _Numbers(path, [header[i] for i in features], commas=separator != ",")
-            texts: list[list[str]] = [[] for _ in others]
-            for row in lines:
-                if not row:
-                    continue
-                if len(row) != len(header):
-                    raise UnreadableFile(
-                        f"{path.name}, line {lines.line_num}: {len(row)} fields, the header has {len(header)}"
-                    )
-                numbers.append([row[i] for i in features], lines.line_num)
-                for text, i in zip(texts, others, strict=True):
-                    text.append(row[i].strip())
+            yield header, separator, _whole(path, lines, len(header))
     except (UnicodeDecodeError, csv.Error) as error:
         raise UnreadableFile(f"{path.name} is not a CSV file in UTF-8: {error}") from error
     except (EOFError, DamagedStream, gzip.BadGzipFile) as error:
         raise UnreadableFile(f"{path.name} is not a whole gzip file: {error}") from error
-    named: dict[str | None, NDArray[Any]] = {
-        header[i]: np.array(text, dtype=np.str_) for i, text in zip(others, texts, strict=True)
-    }
-    titles = tuple(header[i] for i in features)
-    return RawTable(numbers.table(), named.get(label_column), named.get(client_column), features=titles)
+
+
+def _whole(path: Path, lines: Any, columns: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that are not empty; one with more or fewer fields than the header is refused."""
+    for row in lines:
+        if not row:
+            continue
+        if len(row) != columns:
+            raise UnreadableFile(f"{path.name}, line {lines.line_num}: {len(row)} fields, the header has {columns}")
+        yield lines.line_num, row
 
 
 def _opened(path: Path) -> TextIO:
@@ -79,7 +132,7 @@ def _check_header(path: Path, header: list[str]) -> None:
         raise UnreadableFile(f"{path.name} is empty; a header row is needed")
     # Unnamed columns are often numbered 0, 1, 2, ...; any other row of numbers is a record.
     counted = header == [str(i) for i in range(len(header))]
-    if not counted and all(_number(name.replace(",", ".")) is not None for name in header):
+    if not counted and all(number(name.replace(",", ".")) is not None for name in header):
         raise UnreadableFile(f"{path.name} has no header row: its first line holds numbers only")
     seen: set[str] = set()
     for name in header:
@@ -117,13 +170,13 @@ class _Numbers:
             except ValueError:
                 del self._values[before:]
         for field, name in zip(fields, self._names, strict=True):
-            number = float("nan") if field.strip().lower() in MISSING_TOKENS else _number(field)
-            if number is None:
+            value = float("nan") if field.strip().lower() in MISSING_TOKENS else number(field)
+            if value is None:
                 raise NotNumeric(
                     f"column {name!r} of {self._path.name} holds {field!r} in line {line}; features must be "
                     "numbers (name the label or client column, or drop this one)"
                 )
-            self._values.append(number)
+            self._values.append(value)
 
     def table(self) -> NDArray[np.float64]:
         """Return all records, shape (n, m)."""
@@ -144,13 +197,3 @@ class _Numbers:
             return fields
         self._comma = self._comma or f"line {line}"
         return [field.replace(",", ".") for field in fields]
-
-
-def _number(text: str) -> float | None:
-    """Return a number or None. Plain float() would read the identifier 309_1 as 3091."""
-    if "_" in text:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None

@@ -1,9 +1,10 @@
 """Records at P clients: the input of every federated run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from math import isfinite
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -20,10 +21,12 @@ from dpfedvis.data.checks import (
     clip_rows,
     read_only,
 )
-from dpfedvis.data.errors import InvalidData
+from dpfedvis.data.errors import InvalidData, PartitionError
+from dpfedvis.data.own_files import load_frames
 from dpfedvis.data.partitions import deal_groups
 from dpfedvis.data.partitions import partition as parse_partition
-from dpfedvis.data.records import ClientRecords, Dataset, Origin, RecordIndex, name_labels, pooled_index
+from dpfedvis.data.records import ClientRecords, Dataset, Origin, PublicFeatures, RecordIndex, name_labels, pooled_index
+from dpfedvis.data.schema import Schema
 
 DEFAULT_CLIENTS = 10
 
@@ -51,6 +54,8 @@ class FederatedData:
         Public range of every feature, such as (0, 1) for pixels; not computed from the data.
     class_names : sequence of str
         Public names of the labels 0, 1, …; without them a label is its own name.
+    persons, ids : sequence of P arrays of shape (n_p,), optional
+        Who each record is of, for the privacy unit person; and what it is called in the client's own view.
 
     Notes
     -----
@@ -69,6 +74,8 @@ class FederatedData:
         fill: float = 0.0,
         bounds: tuple[float, float] | None = None,
         class_names: Sequence[str] = (),
+        persons: Sequence[ArrayLike] | None = None,
+        ids: Sequence[ArrayLike] | None = None,
     ) -> None:
         kind = check_dtype(dtype)
         check_missing(missing)
@@ -77,8 +84,9 @@ class FederatedData:
         if len(X) < 1:
             raise InvalidData("at least one client is needed")
         titles = _client_names(len(X), names)
-        if y is not None and len(y) != len(X):
-            raise InvalidData(f"{len(X)} clients and {len(y)} label arrays")
+        for noun, given in (("label", y), ("person", persons), ("id", ids)):
+            if given is not None and len(given) != len(X):
+                raise InvalidData(f"{len(X)} clients and {len(given)} {noun} arrays")
         clients: list[ClientRecords] = []
         for p, (title, part) in enumerate(zip(titles, X, strict=True)):
             raw = as_matrix(part, title, least=0)
@@ -86,7 +94,11 @@ class FederatedData:
                 raise InvalidData(f"{title} has {raw.shape[1]} features and {titles[0]} has {clients[0].X.shape[1]}")
             labels = None if y is None else read_only(as_labels(y[p], len(raw), title))
             records, imputed = clean(raw, title, kind, missing, fill)
-            clients.append(ClientRecords(title, records, labels, imputed))
+            named: dict[str, Any] = {
+                noun: None if given is None else read_only(as_labels(given[p], len(raw), title, noun).astype(np.str_))
+                for noun, given in (("persons", persons), ("ids", ids))
+            }
+            clients.append(ClientRecords(title, records, labels, imputed, **named))
         self._clients = tuple(clients)
         self._missing: Missing = missing
         self._index = pooled_index(self.records, np.arange(self.n_records, dtype=np.int64))
@@ -95,6 +107,11 @@ class FederatedData:
         self._origin: Origin = "memory"
         self._dealt: str | None = None
         self._by_label = False
+        self._norm: float | None = None
+        self._image_shape: tuple[int, ...] | None = None
+        self._schema: Schema | None = None
+        self._features: PublicFeatures | None = None
+        self._before: FederatedData | None = None  # the same records before their features
 
     @classmethod
     def split(
@@ -162,12 +179,12 @@ class FederatedData:
         cls,
         dataset: Dataset,
         clients: int | None = None,
-        partition: str = "iid",
+        partition: str | None = None,
         seed: int | np.random.Generator = 0,
         *,
         dtype: DTypeLike = np.float32,
     ) -> Self:
-        """Split a loaded data set; its groups, if any, stay whole.
+        """Return a loaded data set at its clients, or dealt to others.
 
         Missing values are filled by the data set's own rule. The public value is the middle of the public
         feature range, or 0 if there is none.
@@ -175,29 +192,77 @@ class FederatedData:
         Parameters
         ----------
         dataset : Dataset
-        clients, partition, seed, dtype
+        clients : int, optional
+            Deal the records to so many clients. By default those that the data come with: one for each file, or for
+            each value of the client column; 10 where they come with none.
+        partition : str, optional
+            How they are dealt; see `split`. By default ``iid``. Groups, if any, stay whole.
+        seed, dtype
             As for `split`.
 
         Returns
         -------
         FederatedData
         """
+        given = len(dataset.clients)
         low, high = dataset.feature_range or (0.0, 0.0)
-        fed = cls.split(
-            dataset.X,
-            dataset.y,
-            clients,
-            partition,
-            seed,
-            groups=dataset.groups,
-            dtype=dtype,
-            missing=dataset.missing,
-            fill=(low + high) / 2,
-            bounds=dataset.feature_range,
-            class_names=dataset.class_names,
-        )
-        fed._origin = dataset.origin
+        facts: dict[str, Any] = {
+            "dtype": dtype,
+            "missing": dataset.missing,
+            "fill": (low + high) / 2,
+            "bounds": dataset.feature_range,
+            "class_names": dataset.class_names,
+        }
+        if given and (partition == "groups" or (clients is None and partition is None)):
+            if clients not in (None, given):
+                raise PartitionError(f"the data come with {given} clients, not {clients}; a partition deals them anew")
+            fed = cls._gathered(dataset, facts)
+        else:
+            how = partition or "iid"
+            fed = cls.split(dataset.X, dataset.y, clients, how, seed, groups=dataset.groups, **facts)
+        fed._keep(dataset)
         return fed
+
+    @classmethod
+    def from_frames(cls, frames: Mapping[str, Any], schema: Schema | str | Path) -> Self:
+        """Return data frames, of pandas or polars, as clients.
+
+        Parameters
+        ----------
+        frames : mapping of str to data frame
+            By the name of the client.
+        schema : Schema or path-like
+            What each column is, publicly.
+        """
+        own = schema if isinstance(schema, Schema) else Schema.read(schema)
+        return cls.from_dataset(load_frames(frames, own))
+
+    @classmethod
+    def _gathered(cls, dataset: Dataset, facts: Mapping[str, Any]) -> Self:
+        """Return the records at the clients that they come with."""
+        groups = dataset.groups
+        rows = [
+            np.arange(len(dataset.X)) if groups is None else np.flatnonzero(groups == name) for name in dataset.clients
+        ]
+        labels = None if dataset.y is None else [dataset.y[own] for own in rows]
+        fed = cls([dataset.X[own] for own in rows], labels, dataset.clients, **facts)
+        fed._index = pooled_index(fed.records, np.concatenate(rows))
+        return fed
+
+    def _keep(self, dataset: Dataset) -> None:
+        """Keep what is known of the data set, and what each client knows of its own records."""
+        self._origin, self._schema, self._image_shape = dataset.origin, dataset.schema, dataset.image_shape
+        self._norm = None if dataset.schema is None else dataset.schema.norm
+        parts = [self._index.rows[part] for part in self._index.slices]
+        self._clients = tuple(
+            replace(
+                client,
+                ids=None if dataset.ids is None else read_only(dataset.ids[own]),
+                persons=None if dataset.persons is None else read_only(dataset.persons[own]),
+                own={name: column[own] for name, column in dataset.own.items()},
+            )
+            for client, own in zip(self._clients, parts, strict=True)
+        )
 
     @property
     def clients(self) -> tuple[ClientRecords, ...]:
@@ -220,6 +285,12 @@ class FederatedData:
         return sum(self.records)
 
     @property
+    def n_persons(self) -> int | None:
+        """Number of persons over all clients, each counted where it is; None if records do not say who they are of."""
+        found = [client.n_persons for client in self._clients]
+        return None if None in found else sum(number for number in found if number is not None)
+
+    @property
     def n_features(self) -> int:
         """Number of features m."""
         return int(self._clients[0].X.shape[1])
@@ -233,6 +304,45 @@ class FederatedData:
     def bounds(self) -> tuple[float, float] | None:
         """Public range of every feature, or None."""
         return self._bounds
+
+    @property
+    def norm(self) -> float | None:
+        """Public bound on the norm of a record; None where only `bounds`, or nothing, gives one."""
+        return self._norm
+
+    @property
+    def schema(self) -> Schema | None:
+        """The public schema that prepared the records, or None."""
+        return self._schema
+
+    @property
+    def features(self) -> PublicFeatures | None:
+        """The public features that the records were mapped by, or None."""
+        return self._features
+
+    @property
+    def image_shape(self) -> tuple[int, ...] | None:
+        """Shape of a record that is an image, or None."""
+        return self._image_shape
+
+    @property
+    def preparation(self) -> str:
+        """How records became numbers: hashes of schema and features. It must be the same at all sites.
+
+        Vectors from a file have none: their hash would tell of the records.
+        """
+        parts = [] if self._schema is None else [f"schema {self._schema.sha256}"]
+        if self._features is not None:
+            joined = hasattr(self._features, "taken_on_trust")
+            parts.append(f"{self.n_features} values of a file" if joined else f"features {self._features.digest}")
+        return ", ".join(parts)
+
+    @property
+    def ranges(self) -> str | None:
+        """Where the scale of the user's own columns comes from: public or measured, by the schema, or the file."""
+        if self._schema is not None:
+            return self._schema.ranges
+        return "file" if self._origin == "file" else None
 
     @property
     def missing(self) -> Missing:
@@ -299,22 +409,25 @@ class FederatedData:
             raise InvalidData(f"tau must be positive and finite, got {tau}")
         return self._with([replace(client, X=clip_rows(client.X, tau)) for client in self._clients])
 
-    def transformed(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> Self:
-        """Return a copy in which every client has applied a public function to its records.
+    def mapped(self, features: PublicFeatures, records: Sequence[NDArray[Any]]) -> Self:
+        """Return a copy whose clients have mapped their records by public features.
 
         Parameters
         ----------
-        function : callable
-            Takes an array of shape (n, m), returns one of shape (n, m'). It must be public.
-
-        Returns
-        -------
-        FederatedData
-            Same clients, names, labels and index; no feature bounds.
+        features : PublicFeatures
+        records : sequence of P arrays of shape (n_p, any)
+            The mapped records of each client; see `dpfedvis.data.features.with_features`.
         """
-        made = self._with([replace(client, X=read_only(function(client.X))) for client in self._clients])
-        made._bounds = None
+        clients = zip(self._clients, records, strict=True)
+        made = self._with([replace(client, X=read_only(own)) for client, own in clients])
+        made._bounds, made._norm, made._features, made._image_shape = features.bounds, features.norm, features, None
+        made._before = self
         return made
+
+    @property
+    def before_features(self) -> "FederatedData":
+        """The same records before they were mapped by public features."""
+        return self if self._before is None else self._before
 
     def with_neutral_names(self) -> Self:
         """Return a copy whose clients are called client-0, client-1, …: where who takes part is private."""
@@ -332,6 +445,7 @@ class FederatedData:
         made = self._with([self._clients[p] for p in order])
         rows = np.concatenate([self._index.rows[self._index.slices[p]] for p in order])
         made._index = pooled_index(made.records, rows)
+        made._before = None if self._before is None else self._before.shuffled(seed)
         return made
 
     def _with(self, clients: Sequence[ClientRecords]) -> Self:

@@ -3,7 +3,7 @@
 Each reader returns a `RawTable`; no reader scales or fills values.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -12,21 +12,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfedvis.data.csv_files import read_csv
+from dpfedvis.data.csv_files import read_csv, read_csv_columns
 from dpfedvis.data.errors import DataError, InvalidData, MissingDependency, NotNumeric, UnknownColumn, UnreadableFile
-from dpfedvis.data.tables import RawTable, columns_of, some
+from dpfedvis.data.tables import ColumnTable, RawTable, columns_of, some
+
+ENDINGS = (".csv", ".csv.gz", ".npz", ".npy", ".parquet")
 
 
 def read(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
-    """Read a table; the end of the file's name selects the format."""
+    """Read a table of plain numbers; the end of the file's name selects the format."""
     readers = {
         ".csv": read_csv, ".csv.gz": read_csv, ".npz": read_npz, ".npy": read_npy, ".parquet": read_parquet,
     }  # fmt: skip
-    name = path.name.lower()
-    reader = next((each for suffix, each in readers.items() if name.endswith(suffix)), None)
-    if reader is None:
-        raise UnreadableFile(f"{path.name}: files must end in {', '.join(readers)}")
-    return reader(path, label_column, client_column)
+    return readers[ending(path)](path, label_column, client_column)
+
+
+def read_columns(path: Path, numbers: Callable[[str], bool]) -> ColumnTable:
+    """Read columns by name, for a schema; `numbers` says which of them hold numbers."""
+    kind = ending(path)
+    if kind in (".npz", ".npy"):
+        raise UnreadableFile(f"{path.name}: arrays have no named columns; a schema is for CSV and Parquet files")
+    return read_parquet_columns(path) if kind == ".parquet" else read_csv_columns(path, numbers)
+
+
+def ending(path: Path) -> str:
+    """Return the end of a file's name that says its format."""
+    found = next((each for each in ENDINGS if path.name.lower().endswith(each)), None)
+    if found is None:
+        raise UnreadableFile(f"{path.name}: files must end in {', '.join(ENDINGS)}")
+    return found
 
 
 @contextmanager
@@ -76,15 +90,8 @@ def read_npy(path: Path, label_column: str | None = None, client_column: str | N
 
 
 def read_parquet(path: Path, label_column: str | None = None, client_column: str | None = None) -> RawTable:
-    """Read a Parquet file, with the optional package pyarrow."""
-    try:
-        parquet = import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingDependency(
-            f"reading {path.name} needs the package pyarrow: pip install pyarrow, or convert the file to CSV"
-        ) from error
-    with _as(path, "Parquet"):
-        table = parquet.read_table(path)
+    """Read a Parquet file of plain numbers, with the optional package pyarrow."""
+    table = _parquet(path)
     names = [str(name) for name in table.column_names]
     features, others = columns_of(path, names, [label_column, client_column])
     columns = {i: table.column(i).to_numpy() for i in features}
@@ -99,3 +106,34 @@ def read_parquet(path: Path, label_column: str | None = None, client_column: str
     X = np.column_stack([columns[i] for i in features])
     titles = tuple(names[i] for i in features)
     return RawTable(X, texts.get(label_column), texts.get(client_column), features=titles)
+
+
+def read_parquet_columns(path: Path) -> ColumnTable:
+    """Read a Parquet file by columns: numbers, and all else as text."""
+    table = _parquet(path)
+    columns: dict[str, NDArray[Any]] = {}
+    for name in table.column_names:
+        column = table.column(name)
+        values = column.to_numpy()
+        if values.dtype.kind in "biuf":
+            columns[str(name)] = values.astype(np.float64)
+        else:
+            texts = ["" if value is None else str(value) for value in column.to_pylist()]
+            columns[str(name)] = np.array(texts, dtype=np.str_)
+    return ColumnTable(path.name, columns)
+
+
+def _parquet(path: Path) -> Any:
+    """Return the table of a Parquet file; two columns of one name are refused."""
+    try:
+        parquet = import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise MissingDependency(
+            f"reading {path.name} needs the package pyarrow: pip install pyarrow, or convert the file to CSV"
+        ) from error
+    with _as(path, "Parquet"):
+        table = parquet.read_table(path)
+    names = [str(name) for name in table.column_names]
+    if len(set(names)) < len(names):
+        raise UnreadableFile(f"{path.name} has two columns named {next(n for n in names if names.count(n) > 1)!r}")
+    return table

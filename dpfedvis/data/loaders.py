@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,12 @@ from numpy.typing import NDArray
 
 from dpfedvis.data.catalogue import CATALOGUE, CatalogueEntry, cache_dir, find_file
 from dpfedvis.data.checks import Missing, as_labels, as_matrix, check_missing, read_only, refuse_bad
-from dpfedvis.data.errors import (
-    DataUnavailable,
-    InvalidData,
-    MissingValues,
-    NotFinite,
-    UnknownDataset,
-    UnreadableFile,
-)
-from dpfedvis.data.files import read
+from dpfedvis.data.errors import DataUnavailable, InvalidData, MissingValues, UnknownDataset, UnreadableFile
+from dpfedvis.data.files import ENDINGS, read
 from dpfedvis.data.openml import fetch, save, unavailable
-from dpfedvis.data.records import Dataset, name_labels, number_labels
+from dpfedvis.data.own_files import file_sha256, load_files
+from dpfedvis.data.records import Dataset, number_labels
+from dpfedvis.data.schema import Schema
 from dpfedvis.data.tables import RawTable
 
 
@@ -33,24 +29,28 @@ class _Origin:
 
 
 def load(
-    name_or_path: str | Path,
+    name_or_path: str | Path | Sequence[str | Path],
     *,
+    schema: Schema | str | Path | None = None,
     label_column: str | None = None,
     client_column: str | None = None,
     missing: Missing = "refuse",
     download: bool = True,
     records: int | None = None,
 ) -> Dataset:
-    """Load a data set by name or from a file.
+    """Load a data set by name, or from files.
 
     Names are ``digits`` (carried by scikit-learn), ``mnist``, ``fashion-mnist``, ``coil20`` and
     ``mice-protein``: searched in ``$DPFEDVIS_DATA``, then in the cache, then fetched from OpenML.
-    Their pixels are scaled to [0, 1]; your own files are not scaled, and their labels stay text.
+    Their pixels are scaled to [0, 1]. Your own files are scaled by a schema, or not at all; their labels stay text.
 
     Parameters
     ----------
-    name_or_path : str or Path
-        A name, or a file ending in .csv, .npz, .npy or .parquet.
+    name_or_path : str, Path or sequence of them
+        A name, or a file ending in .csv, .csv.gz, .npz, .npy or .parquet; several files, or a pattern such as
+        ``hospitals/*.csv``, are one client each.
+    schema : Schema or path-like, optional
+        What each column is, publicly (`Schema`).
     label_column, client_column : str, optional
         Columns of a CSV or Parquet file, or keys of an NPZ file (default there ``y``, ``groups``).
     missing : {"refuse", "client-mean", "public-value"}
@@ -66,23 +66,42 @@ def load(
     Dataset
     """
     check_missing(missing)
-    entry = CATALOGUE.get(str(name_or_path).lower().replace("_", "-"))
-    if entry is not None:
-        if label_column or client_column:
-            raise InvalidData(f"label and client column of {entry.name!r} are fixed; name them for files only")
-        table, origin = _named(entry, download)
-        return _dataset(entry.name, table, origin, missing, records, entry)
-    path = Path(name_or_path).expanduser()
-    if not path.is_file():
-        raise UnknownDataset(_unknown(str(name_or_path)))
-    table = read(path, label_column, client_column)
-    return _dataset(path.name, table, _Origin(str(path), file_sha256(path)), missing, records, None)
+    most = records if records is not None and records >= 1 else None
+    given = [name_or_path] if isinstance(name_or_path, str | Path) else list(name_or_path)
+    entries = [CATALOGUE.get(str(each).lower().replace("_", "-")) for each in given]
+    if any(entries) and len(given) > 1:
+        raise InvalidData("a known data set stands alone; several names are files, one client each")
+    if entries and entries[0] is not None:
+        entry = entries[0]
+        if label_column or client_column or schema is not None:
+            raise InvalidData(f"schema, label and client column of {entry.name!r} are fixed; give them for files only")
+        found = _dataset(entry, *_named(entry, download), missing, most)
+    else:
+        own = schema if isinstance(schema, Schema | None) else Schema.read(schema)
+        found = load_files(paths_of(given), own, label_column, client_column, missing, most)
+    if records not in (None, len(found.X)):
+        raise InvalidData(f"records must be between 1 and {len(found.X)} for {found.name}, got {records}")
+    return found
 
 
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def paths_of(given: Sequence[str | Path]) -> list[Path]:
+    """Return the files that are meant, each by its name or by a pattern such as ``hospitals/*.csv``."""
+    found: list[Path] = []
+    for each in given:
+        path = Path(each).expanduser()
+        matches = [path] if path.is_file() else sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        files = [match for match in matches if match.is_file()]
+        if not files:
+            raise UnknownDataset(_unknown(str(each)))
+        found += files
+    places: set[Path] = set()
+    for path in found:
+        if path.resolve() in places:
+            raise InvalidData(f"{path} is given twice")
+        places.add(path.resolve())
+    if not found:
+        raise UnknownDataset("no file is given")
+    return found
 
 
 def _named(entry: CatalogueEntry, download: bool) -> tuple[RawTable, _Origin]:
@@ -124,40 +143,20 @@ def _individuals(path: Path) -> NDArray[Any]:
     return np.array([str(value).rsplit("_", 1)[0] for value in table.groups])
 
 
-def _dataset(
-    name: str, table: RawTable, origin: _Origin, missing: Missing, records: int | None, entry: CatalogueEntry | None
-) -> Dataset:
-    raw = table.X
-    image_shape = tuple(int(side) for side in raw.shape[1:]) if raw.ndim > 2 else None
-    if raw.ndim > 2:
-        raw = raw.reshape(len(raw), -1)
-    raw = as_matrix(raw, name)
-    labels = None if table.labels is None else as_labels(table.labels, len(raw), name)
-    groups = None if table.groups is None else as_labels(table.groups, len(raw), name, "groups")
-    if entry is not None and raw.shape != (entry.records, entry.features):
+def _dataset(entry: CatalogueEntry, table: RawTable, origin: _Origin, missing: Missing, records: int | None) -> Dataset:
+    """Return a data set of the catalogue, its pixels scaled and its classes numbered."""
+    name, raw = entry.name, table.X
+    raw = as_matrix(raw.reshape(len(raw), -1) if raw.ndim > 2 else raw, name)
+    if raw.shape != (entry.records, entry.features):
         raise UnreadableFile(
             f"{origin.source} holds {raw.shape[0]} records of {raw.shape[1]} features; "
             f"{name} has {entry.records} of {entry.features}"
         )
-    for what, column in (("label", labels), ("client column", groups)):
-        if column is not None and column.dtype.kind == "U":
-            empty = int(np.isin(np.char.lower(column), ["", "nan"]).sum())
-            if empty:
-                raise InvalidData(f"{name} has {empty} records with a missing {what}")
-    y: NDArray[Any] | None
-    class_names: tuple[str, ...] = ()
-    if entry is not None:
-        y, class_names = _codes(labels, table.class_names, name)
-    else:
-        y = None if labels is None else name_labels(labels, table.class_names or ())
-    if records is not None:
-        if not 1 <= records <= len(raw):
-            raise InvalidData(f"records must be between 1 and {len(raw)} for {name}, got {records}")
-        raw = raw[:records]
-        y = None if y is None else y[:records]
-        groups = None if groups is None else groups[:records]
-    X = _scaled(raw, 1.0 if entry is None else entry.scale)
-    refuse_bad(np.isinf(X), name, "infinite", NotFinite, table.features)
+    labels = None if table.labels is None else as_labels(table.labels, len(raw), name)
+    groups = None if table.groups is None else as_labels(table.groups, len(raw), name, "groups")
+    y, class_names = _codes(labels, table.class_names, name)
+    first = slice(records)
+    X, y = _scaled(raw[first], entry.scale), None if y is None else y[first]
     if missing == "refuse":
         refuse_bad(np.isnan(X), name, "NaN", MissingValues, table.features)
     return Dataset(
@@ -165,14 +164,14 @@ def _dataset(
         X=read_only(X),
         y=None if y is None else read_only(y),
         class_names=class_names,
-        groups=None if groups is None else read_only(groups),
-        feature_range=None if entry is None else entry.feature_range,
-        image_shape=image_shape if entry is None else entry.image_shape,
+        groups=None if groups is None else read_only(groups[first]),
+        feature_range=entry.feature_range,
+        image_shape=entry.image_shape,
         source=origin.source,
         sha256=origin.sha256,
         missing=missing,
-        licence="not known" if entry is None else entry.licence,
-        origin="file" if entry is None else "built-in",
+        licence=entry.licence,
+        origin="built-in",
     )
 
 
@@ -207,5 +206,5 @@ def _unknown(text: str) -> str:
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return (
         f"{text!r} is neither a file nor a known data set{hint} "
-        f"(known: {', '.join(CATALOGUE)}; files: .csv, .npz, .npy, .parquet)"
+        f"(known: {', '.join(CATALOGUE)}; files: {', '.join(ENDINGS)})"
     )

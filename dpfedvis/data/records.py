@@ -1,14 +1,16 @@
 """A data set before it is split, what one client holds of it, and where each record sits."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpfedvis.data.checks import Missing, read_only
 from dpfedvis.data.errors import InvalidData
+from dpfedvis.data.schema import Schema
 
 Origin: TypeAlias = Literal["memory", "built-in", "file"]
 
@@ -41,6 +43,19 @@ class Dataset:
         As far as known.
     origin : {"memory", "built-in", "file"}
         Whether it is of the catalogue, or from a file of the user's.
+    files : tuple of Path
+        The files that it was read from.
+    clients : tuple of str
+        Names of the clients that it comes with, those without records too; empty if it comes with none. `groups` says
+        which record is whose, unless there is only one client.
+    ids, persons : read-only text arrays of shape (n,) or None
+        What each record and its person are called at home.
+    own : mapping of str to array of shape (n,)
+        Columns as they were read, for a client's own view.
+    schema : Schema or None
+        What prepared the records.
+    notes : tuple of str
+        What was found while reading. It tells of the records: for their owner alone.
     """
 
     name: str
@@ -55,6 +70,19 @@ class Dataset:
     missing: Missing = "refuse"
     licence: str = "not known"
     origin: Origin = "memory"
+    files: tuple[Path, ...] = ()
+    clients: tuple[str, ...] = ()
+    ids: NDArray[Any] | None = None
+    persons: NDArray[Any] | None = None
+    own: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    schema: Schema | None = None
+    notes: tuple[str, ...] = ()
+
+    def taking(self, rows: NDArray[np.int64]) -> Self:
+        """Return the data set with these records only."""
+        arrays = {name: getattr(self, name) for name in ("X", "y", "groups", "ids", "persons")}
+        kept: dict[str, Any] = {name: None if each is None else read_only(each[rows]) for name, each in arrays.items()}
+        return replace(self, **kept, own={name: column[rows] for name, column in self.own.items()})
 
     def __repr__(self) -> str:
         n, m = self.X.shape
@@ -86,6 +114,10 @@ class ClientRecords:
         Number of missing values of X that were filled in.
     own_name : str
         What the client is called at home, where `name` is a neutral one.
+    ids, persons : read-only text arrays of shape (n_p,) or None
+        What records and their persons are called at home.
+    own : mapping of str to array of shape (n_p,)
+        Columns of the client's own file as they were read.
     """
 
     name: str
@@ -93,12 +125,53 @@ class ClientRecords:
     y: NDArray[Any] | None
     imputed: int = 0
     own_name: str = ""
+    ids: NDArray[Any] | None = None
+    persons: NDArray[Any] | None = None
+    own: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "own_name", self.own_name or self.name)
 
+    @property
+    def n_persons(self) -> int | None:
+        """Number of persons; None if records do not say who they are of."""
+        return None if self.persons is None else len(np.unique(self.persons))
+
     def __repr__(self) -> str:
         return f"ClientRecords({self.name!r}, {self.X.shape[0]} records)"
+
+
+@runtime_checkable
+class PublicFeatures(Protocol):
+    """A map of each record by itself, chosen without looking at the data.
+
+    It costs no ε. It changes no sensitivity either, because records are clipped after it, and sensitivities hold for
+    all points of the clipped range.
+    """
+
+    @property
+    def name(self) -> str:
+        """Return a short name for people, such as "hog 28x28"."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256, in hex, that identifies the function and its settings."""
+        ...
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Return the public range of every output value, if there is one."""
+        ...
+
+    @property
+    def norm(self) -> float | None:
+        """Return a public bound on the norm of an output row, if there is a sharper one than `bounds` gives."""
+        ...
+
+    def __call__(self, X: NDArray[Any], /) -> ArrayLike:
+        """Map records, shape (n, m), to shape (n, m')."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)

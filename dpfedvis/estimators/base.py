@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,8 +16,10 @@ from sklearn.base import BaseEstimator
 from accounting import Budget, Ledger, UnprotectedReleaseError
 from accounting.errors import InvalidParameter
 from accounting.statement import Statement, state
-from accounting.wording import STAND_IN
+from accounting.wording import STAND_IN, VECTORS
 from dpfedvis.data import FederatedData
+from dpfedvis.data.features import Vectors, apply, with_features
+from dpfedvis.data.tables import of_frame
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.estimators.known_tables import CLUSTERS, FEDDL, OF_ESTIMATOR, PRIVATE_MAP
 from dpfedvis.estimators.settings import LANDMARKS, EstimatorSettings, draws
@@ -36,6 +38,7 @@ from dpfedvis.server.program import RowKind
 from dpfedvis.server.session import Session
 from dpfedvis.site import SiteLedger
 
+_OF_THIS_PROCESS = ("_watched", "_checkpoint", "_progress", "_site_ledger", "_run", "_processes")
 _WAYS_OUT = (
     "Ways out: release='noisy', which adds calibrated noise to every row; mechanism='input', which perturbs the "
     "records themselves, so that everything after is post-processing; release='none', where each client places its "
@@ -71,7 +74,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     _watched: Mapping[str, Any] = MappingProxyType({})
     _checkpoint: Path | None = None
     _progress: Progress | None = None
-    _site_ledger: SiteLedger | None = None
+    _site_ledger: SiteLedger | Mapping[str, SiteLedger] | None = None
     _run: str | None = None
     _processes: Path | None = None
     _remarks: tuple[str, ...] = ()
@@ -84,7 +87,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         ledger: Ledger | None = None,
         checkpoint: str | Path | None = None,
         progress: Progress | None = None,
-        site_ledger: SiteLedger | None = None,
+        site_ledger: SiteLedger | Mapping[str, SiteLedger] | None = None,
         run: str | None = None,
         processes: str | Path | None = None,
     ) -> Self:
@@ -105,9 +108,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             perturbed at home, so it belongs to the clients. Delete it when the fit is done.
         progress : callable, optional
             Called with (stage, done, total) in the stages after the rounds.
-        site_ledger : SiteLedger, optional
-            One ledger for all sites: that of the records, which outlives the fit. By default each site has its own, in
-            memory or in the folder of the checkpoint.
+        site_ledger : SiteLedger or mapping of str to SiteLedger, optional
+            One ledger for all sites: that of the records, which outlives the fit; or one for each, by its name. By
+            default each site has its own, in memory or in the folder of the checkpoint.
         run : str, optional
             Name of the run in that ledger; by default a new one.
         processes : path-like, optional
@@ -128,7 +131,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             if target is None:
                 continue
             if name == "budget":
-                values |= _spread(value)
+                values |= _spread(value, getattr(self, "epsilon", None))
+            elif name == "epsilon":
+                values |= {} if value is None else {"epsilon": value}
             elif name == "layout":
                 values["map"] = value if isinstance(value, str) else value.name
                 tables[values["map"]] = {} if isinstance(value, str) else dict(vars(value))
@@ -160,15 +165,19 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
                 return name
         return setting
 
-    def _resolve(self, fed: FederatedData) -> FederatedData:
+    def _resolve(self, X: Any, y: Any = None, groups: Any = None) -> FederatedData:
         """Make all open choices, and check the data, before anything is released; return the data as they take part."""
-        if not isinstance(fed, FederatedData):
-            raise InvalidParameter("data", type(fed).__name__, "FederatedData (see FederatedData.split)")
-        self.settings_ = self.settings().resolved(fed)
+        fed, self._rows = federated(X, y, groups)
+        self.n_features_in_, self._schema = fed.n_features, fed.schema
+        if isinstance(names := getattr(X, "columns", None), Iterable):
+            self.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+        settings = self.settings()
+        fed = with_features(fed, settings.features, settings.feddl.get("bounds"))
+        self.settings_ = settings.resolved(fed)
         self._mechanism = self.settings_.made_mechanism()
         budget = self.settings_.budget
         # Where the unit is a whole client, a name in the ledger would tell that it took part.
-        return fed if budget is None or budget.unit == "record" else fed.with_neutral_names()
+        return fed.with_neutral_names() if budget is not None and budget.unit == "client" else fed
 
     @classmethod
     def of(cls, settings: EstimatorSettings) -> Self:
@@ -178,6 +187,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             target = cls._names.get(name, name)
             if name == "budget":
                 values[name] = settings.budget
+            elif name == "epsilon":
+                values[name] = None  # it is in the budget
             elif name == "layout":
                 values[name] = settings.layout
             elif isinstance(target, tuple):
@@ -211,7 +222,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
                 "recipe": recipe,
                 FEDDL: dict(sorted(settings.feddl.items())),
             }
-            mark = digest(type(self).__name__, facts, fed.n_clients, fed.n_features)
+            mark = digest(type(self).__name__, facts, fed.n_clients, fed.n_features, fed.preparation)
             self._run = claim(self._checkpoint, mark, self._run)
 
     def _tick(self, stage: str, done: int, total: int) -> None:
@@ -234,7 +245,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
                 noise=settings.chosen_noise(fed),
                 seed=settings.seed,
                 tau_x=settings.tau_x,
-                feddl=settings.feddl,
+                feddl=settings.feddl_for(fed),
                 rows=rows,
                 release_share=settings.release_share,
                 **further,
@@ -258,11 +269,15 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
 
     def _link(self, fed: FederatedData, noise: str) -> InProcess | Processes:
         """Return the link to sites made of these data."""
-        budget = self.settings_.budget
+        common: dict[str, Any] = {
+            "budget": self.settings_.budget,
+            "noise": noise,
+            "compare": self.settings_.compare_features,
+        }
         if self._processes is not None:
-            return started(fed, budget=budget, noise=noise, folder=self._processes)
+            return started(fed, **common, folder=self._processes)
         folder = None if self._checkpoint is None else self._checkpoint / "sites"
-        return simulated(fed, budget=budget, noise=noise, ledger=self._site_ledger, folder=folder, jobs=self._site_jobs)
+        return simulated(fed, **common, ledger=self._site_ledger, folder=folder, jobs=self._site_jobs)
 
     @property
     def _site_jobs(self) -> int:
@@ -272,16 +287,30 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     def _keep(self, fed: FederatedData, result: FedDLResult) -> None:
         self.feddl_, self.landmarks_, self.ledger_ = result, result.landmarks, result.ledger
         self._clients = [client.own_name for client in fed.clients]
-        self._public_records = self._size(fed)
-        self._slices = fed.index.slices
+        self._data_facts = self._public_facts(fed)
+        self._slices, self._features = fed.index.slices, fed.features
         self._remarks = ()
 
-    def _size(self, fed: FederatedData) -> int | None:
-        """Public number of records under a budget for records; None where there is none."""
-        budget = self.settings_.budget
-        if budget is None or budget.unit == "client":
-            return None
-        return fed.n_clients * self.settings_.feddl["public_records"] if budget.hides_records else fed.n_records
+    def _public_facts(self, fed: FederatedData) -> dict[str, Any]:
+        """What is publicly known of the data: their number, range, schema and features, and who made the clients."""
+        budget, units = self.settings_.budget, self.settings_.public_units(fed)
+        hidden = budget is not None and budget.hides_records
+        noun = STAND_IN if hidden else "persons" if budget is not None and budget.unit == "person" else "records"
+        found: dict[str, Any] = {} if units is None else {noun: units}
+        # Of a schema, each column has its own range.
+        if fed.schema is None and (bounds := self.settings_.feddl_for(fed).get("bounds")) is not None:
+            found["bounds"] = list(bounds)
+        if fed.ranges is not None:
+            found["ranges"] = fed.ranges
+        if fed.schema is not None:
+            found["schema"] = f"{len(fed.schema.features)} columns as features, sha256 {fed.schema.sha256}"
+        if fed.features is not None:
+            # The hash of vectors from a file would tell of the records.
+            of_file = isinstance(fed.features, Vectors)
+            found["features"] = VECTORS if of_file else f"{fed.features.name}, sha256 {fed.features.digest}"
+        if fed.origin == "file" and fed.dealt is not None:
+            found["dealt"] = fed.dealt
+        return found
 
     def _check_release(self) -> None:
         """Refuse a release of rows that the budget does not allow."""
@@ -347,26 +376,73 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             "release": self.settings_.release,
             "clients": len(self._clients),
             "ledger": "the server's mirror of the sites' ledgers",
-            **self._public_size(),
+            **self._data_facts,
             "landmarks": len(self.landmarks_),
             "rounds": len(result.trace),
             "bandwidth": list(result.public.kernel.gammas),
             "sampling_rate": result.public.sampling_rate,
         }
 
-    def _public_size(self) -> dict[str, Any]:
-        """The number of records where it is public, or what stands in for it; and the public range of the features."""
-        budget, bounds = self.settings_.budget, self.settings_.feddl.get("bounds")
-        hidden = budget is not None and budget.hides_records
-        size = {} if self._public_records is None else {STAND_IN if hidden else "records": self._public_records}
-        return size | ({} if bounds is None else {"bounds": list(bounds)})
-
     def _by_client(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        return {name: values[part] for name, part in zip(self._clients, self._slices, strict=True)}
+        """Return the part of each client, by name, of values in the order of the result."""
+        pooled = values if self._rows is None else values[self._rows]
+        return {name: pooled[part] for name, part in zip(self._clients, self._slices, strict=True)}
 
-    def fit(self, fed: FederatedData, y: None = None) -> Self:
-        """Fit to federated data; `y` is there for scikit-learn and ignored. Each estimator has its own."""
+    def _ordered(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values in the order of the clients as the caller has its records: for an array, by its rows."""
+        if self._rows is None:
+            return values
+        placed = np.empty_like(values)
+        placed[self._rows] = values
+        return placed
+
+    def new_records(self, X: Any, name: str) -> Array:
+        """Return records of a client that joins later as they take part: prepared by the schema and the features.
+
+        Parameters
+        ----------
+        X : array of shape (n, m), or a data frame where there is a schema
+        name : str
+        """
+        if self._schema is not None and hasattr(X, "columns"):
+            X = self._schema.prepare(of_frame(name, X)).X
+        records = as_new_records(X, self.n_features_in_)
+        if isinstance(self._features, Vectors):
+            raise ReleaseUnavailable("new records have no vectors: those of this fit came from a file")
+        return records if self._features is None else apply(self._features, records, name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out who looks on, and where files are: they are of the process that has fitted."""
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in _OF_THIS_PROCESS}
+
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        """Fit to federated data, or to an array or data frame of numbers. Each estimator has its own.
+
+        Parameters
+        ----------
+        X : FederatedData, or array or data frame of shape (n, m)
+        y : array of shape (n,), optional
+            Labels of an array's records, for a density by class; with federated data it is ignored.
+        groups : array of shape (n,), optional
+            The client of each record of an array; by default there is one.
+        """
         raise NotImplementedError
+
+
+def federated(X: Any, y: Any, groups: Any) -> tuple[FederatedData, NDArray[np.int64] | None]:
+    """Return data as they were given to `fit`; for an array also the row of each record, in the order of clients."""
+    if isinstance(X, FederatedData):
+        if groups is not None:
+            raise InvalidParameter("groups", type(groups).__name__, "left out with FederatedData, which has clients")
+        return X, None
+    if isinstance(X, str | bytes) or not (hasattr(X, "__array__") or isinstance(X, Sequence)):
+        raise InvalidParameter("data", type(X).__name__, "FederatedData, or an array or data frame of numbers")
+    if groups is None:
+        fed = FederatedData([X], None if y is None else [y])
+    else:
+        fed = FederatedData.split(X, y, partition="groups", groups=groups)
+    return fed, fed.index.rows
 
 
 def as_new_records(X: Any, features: int) -> Array:
@@ -381,9 +457,11 @@ def as_new_records(X: Any, features: int) -> Array:
     return records
 
 
-def _spread(budget: Any) -> dict[str, Any]:
+def _spread(budget: Any, epsilon: Any) -> dict[str, Any]:
     if budget is None:
         return {}
+    if epsilon is not None:
+        raise InvalidParameter("epsilon", epsilon, "left out where there is a budget, which has its own")
     if not isinstance(budget, Budget):
         raise InvalidParameter("budget", budget, "a Budget, such as Budget(2, 1e-5)")
     return budget.to_dict()

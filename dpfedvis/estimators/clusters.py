@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from accounting import Budget
 from accounting.errors import InvalidParameter
 from accounting.events import Trust
-from dpfedvis.data import FederatedData
 from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.estimators.known_tables import CLUSTERS
 from dpfedvis.estimators.settings import DEFAULTS, ReleaseMode
@@ -44,7 +43,8 @@ class FedSpectralClustering(FederatedEstimator):
         By default ``"noisy"`` under an end-to-end budget, else ``"exact"``.
     rank, ridge
         k and λ of W_k⁺ and W + λI, for the kernel affinity.
-    n_landmarks, mechanism, budget, rounds, random_state, trust, noise, release_share, tau_x, search, feddl
+    n_landmarks, mechanism, budget, epsilon, features, rounds, random_state, trust, noise, release_share, tau_x, search,
+    feddl
         As in `dpfedvis.FedTSNE`.
 
     Attributes
@@ -93,6 +93,8 @@ class FedSpectralClustering(FederatedEstimator):
         ridge: float = DEFAULTS.ridge,
         search: Method = DEFAULTS.search,
         feddl: Mapping[str, Any] | None = None,
+        epsilon: float | None = None,
+        features: Any = DEFAULTS.features,
     ) -> None:
         self.n_clusters = n_clusters
         self.n_landmarks = n_landmarks
@@ -113,10 +115,12 @@ class FedSpectralClustering(FederatedEstimator):
         self.ridge = ridge
         self.search = search
         self.feddl = feddl
+        self.epsilon = epsilon
+        self.features = features
 
-    def fit(self, fed: FederatedData, y: None = None) -> Self:
-        """Learn landmarks, release rows, and cluster."""
-        fed = self._resolve(fed)
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        """Learn landmarks, release rows, and cluster; see `FederatedEstimator.fit` for the parameters."""
+        fed = self._resolve(X, y, groups)
         spectral, settings = self.settings_.spectral, self.settings_
         if spectral.clusters > fed.n_records:
             raise InvalidParameter("n_clusters", spectral.clusters, f"at most the number of records, {fed.n_records}")
@@ -135,7 +139,7 @@ class FedSpectralClustering(FederatedEstimator):
             self.spectral_ = self._embed_neighbors(spectral, rows)
         else:
             self.spectral_ = self._embed_kernel(spectral, rows, GramRows(published.row_noise))
-        self.labels_ = k_means(self.spectral_, spectral.clusters, spectral.starts, settings.seed)
+        self.labels_ = self._ordered(k_means(self.spectral_, spectral.clusters, spectral.starts, settings.seed))
         return self
 
     def _embed_neighbors(self, spectral: SpectralSettings, coordinates: Array) -> Array:
@@ -155,9 +159,9 @@ class FedSpectralClustering(FederatedEstimator):
         self.factor_: KernelFactor = kernel_factor(C, W, rank=self.settings_.rank, ridge=self.settings_.ridge)
         return spectral_embedding(self.factor_.left, spectral.clusters)
 
-    def fit_predict(self, fed: FederatedData, y: None = None) -> NDArray[np.int64]:
-        """Fit, and return the labels of all records in the order of the clients."""
-        labels: NDArray[np.int64] = self.fit(fed).labels_
+    def fit_predict(self, X: Any, y: Any = None, *, groups: Any = None) -> NDArray[np.int64]:
+        """Fit, and return the clusters of all records, shape (n,): in the order of clients, or of an array's rows."""
+        labels: NDArray[np.int64] = self.fit(X, y, groups=groups).labels_
         return labels
 
     def views(self) -> dict[str, NDArray[np.int64]]:

@@ -13,7 +13,7 @@ from accounting import Budget
 from accounting.errors import InvalidParameter
 from accounting.events import Trust
 from dpfedvis.data import FederatedData
-from dpfedvis.estimators.base import FederatedEstimator, ReleaseUnavailable, as_new_records
+from dpfedvis.estimators.base import FederatedEstimator, ReleaseUnavailable
 from dpfedvis.estimators.refusals import refuse_classes
 from dpfedvis.estimators.settings import DEFAULTS, DistanceName, EstimatorSettings, ReleaseMode
 from dpfedvis.links import InProcess
@@ -41,9 +41,18 @@ LEAST_RECORDS = 4
 class FederatedMap(FederatedEstimator):
     """Landmarks → rows → distances → layout, or landmarks → published map → records placed at home."""
 
-    def fit(self, fed: FederatedData, y: None = None) -> Self:
-        """Learn landmarks; then release rows and lay out the map, or publish a map, as `release` says."""
-        fed = self._resolve(fed)
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        """Learn landmarks; then release rows and lay out the map, or publish a map, as `release` says.
+
+        Parameters
+        ----------
+        X : FederatedData, or array or data frame of shape (n, m)
+        y : array of shape (n,), optional
+            Labels of an array's records, for a density by class; with federated data it is ignored.
+        groups : array of shape (n,), optional
+            The client of each record of an array; by default there is one.
+        """
+        fed = self._resolve(X, y, groups)
         budget = self.settings_.budget
         # Where their number is private, to refuse it would tell it.
         if (budget is None or not budget.hides_records) and fed.n_records < LEAST_RECORDS:
@@ -59,7 +68,7 @@ class FederatedMap(FederatedEstimator):
         self.distances_: DistanceEstimate = (
             GramDistances(left) if self.settings_.distances == "gram" else NystromDistances(left, self._signs)
         )
-        self.embedding_ = self.lay_out(self.distances_)
+        self.embedding_ = self._ordered(self.lay_out(self.distances_))
         return self
 
     def lay_out(self, estimate: DistanceEstimate) -> Array:
@@ -75,11 +84,11 @@ class FederatedMap(FederatedEstimator):
         """More threads than cores gain nothing, and very many crash openTSNE."""
         return min(settings.jobs, os.cpu_count() or 1) if settings.layout.threads else 1
 
-    def fit_transform(self, fed: FederatedData, y: None = None) -> Array:
-        """Fit, and return the map of all records in the order of the clients, shape (n, 2)."""
+    def fit_transform(self, X: Any, y: Any = None, *, groups: Any = None) -> Array:
+        """Fit, and return the map of all records, shape (n, 2): in the order of the clients, or of an array's rows."""
         if self._processes is not None and self.settings().chosen_release == "none":
             raise ReleaseUnavailable(_AT_SITES)
-        return self.fit(fed).embedding_
+        return self.fit(X, y, groups=groups).embedding_
 
     def views(self) -> dict[str, Array]:
         """Return each client's part of the map, by name."""
@@ -104,7 +113,7 @@ class FederatedMap(FederatedEstimator):
         array of shape (n, 2)
         """
         check_is_fitted(self, "embedding_")
-        records = as_new_records(X, self.landmarks_.shape[1])
+        records = self.new_records(X, name)
         if self.settings_.release == "none":
             return self.at_home(self.published_map_, checked_records(name, records))
         rows = self._newcomer(records, name, self._row_program(FederatedData([records])))
@@ -144,7 +153,7 @@ class FederatedMap(FederatedEstimator):
         assert published.map is not None
         self.published_map_, self.density_ = published.map, published.density
         if isinstance(link, InProcess):  # otherwise the places of records are with their sites alone
-            self.embedding_ = np.concatenate([site.placed(published.label) for site in link.members])
+            self.embedding_ = self._ordered(np.concatenate([site.placed(published.label) for site in link.members]))
         return self
 
     @property
@@ -166,8 +175,8 @@ class FedMap(FederatedMap):
     ----------
     layout : Layout or str
         See `dpfedvis.numerics.layouts`.
-    n_landmarks, mechanism, budget, release, distances, rounds, random_state, trust, noise, release_share, tau_x, rank,
-    ridge, search, n_jobs, feddl, private_map
+    n_landmarks, mechanism, budget, epsilon, features, compare_features, release, distances, rounds, random_state,
+    trust, noise, release_share, tau_x, rank, ridge, search, n_jobs, feddl, private_map
         As in `FedTSNE`.
     """
 
@@ -191,6 +200,9 @@ class FedMap(FederatedMap):
         n_jobs: int = DEFAULTS.jobs,
         feddl: Mapping[str, Any] | None = None,
         private_map: Mapping[str, Any] | None = None,
+        epsilon: float | None = None,
+        features: Any = DEFAULTS.features,
+        compare_features: Any = DEFAULTS.compare_features,
     ) -> None:
         self.layout = layout
         self.n_landmarks = n_landmarks
@@ -210,3 +222,6 @@ class FedMap(FederatedMap):
         self.n_jobs = n_jobs
         self.feddl = feddl
         self.private_map = private_map
+        self.epsilon = epsilon
+        self.features = features
+        self.compare_features = compare_features

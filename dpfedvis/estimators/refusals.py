@@ -15,6 +15,10 @@ def refuse_data(fed: FederatedData, budget: Budget | None, noise: str) -> None:
         raise InvalidParameter(
             "missing", fed.missing, "public-value or refuse under a budget: filled means tie records to each other"
         )
+    if budget is not None and budget.unit == "person" and any(client.persons is None for client in fed.clients):
+        raise InvalidParameter(
+            "unit", "person", "record or client: the data do not say who each record is of (role person in a schema)"
+        )
     if fed.dealt_by_label is not None and noise != "seeded":
         raise InvalidParameter(
             "partition", fed.dealt_by_label, "iid or groups with real noise: a deal by label tells of labels"

@@ -12,16 +12,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from accounting import Budget, checks
-from accounting.budget import ADJACENCIES, SCOPES, UNITS, Adjacency, Scope, Unit
+from accounting.budget import ADJACENCIES, MOST_ROWS, SCOPES, UNITS, Adjacency, Scope, Unit
 from accounting.errors import InvalidParameter
 from accounting.events import TRUSTS, Trust
 from dpfedvis.data import FederatedData
+from dpfedvis.data.features import FEATURES
 from dpfedvis.estimators.known_tables import (
     CHOSEN,
     CLUSTERS,
@@ -45,6 +47,7 @@ from dpfedvis.server.recipe import Recipe
 
 ReleaseMode = Literal["exact", "noisy", "none"]
 DistanceName = Literal["gram", "nystrom"]
+DELTA = 1e-5
 LANDMARKS = 500  # where rows are released; a private map takes as many as its noise allows
 MOST_LANDMARKS = 100_000
 MOST_ROUNDS = 1_000_000
@@ -90,6 +93,14 @@ def _noise(name: str, value: Any) -> str:
     return value
 
 
+def _features(name: str, value: Any) -> Any:
+    if isinstance(value, str):
+        return checks.text(name, value)
+    if callable(value) or isinstance(value, Path):
+        return value
+    raise InvalidParameter(name, value, f"one of {', '.join(FEATURES)}, a file of vectors, or a function of records")
+
+
 class EstimatorSettings(BaseModel):
     """Settings of an estimator. What is None is chosen by `resolved`, or by the library.
 
@@ -109,11 +120,19 @@ class EstimatorSettings(BaseModel):
     epsilon: float | None = told(
         None, checks.positive, "ε of the whole run; without it there is no guarantee", "privacy"
     )
-    delta: float = told(1e-5, checks.probability, "δ of the whole run", "privacy")
+    delta: float | None = told(
+        None, checks.probability, "δ of the whole run (1e-5, or 1/(10 n) for n above 10,000)", "privacy"
+    )
     adjacency: Adjacency = told(
         "replace-one", among(ADJACENCIES), "neighbouring data: replace-one or add-remove", "privacy"
     )
-    unit: Unit = told("record", among(UNITS), "privacy unit: record or client", "privacy")
+    unit: Unit = told("record", among(UNITS), "privacy unit: record, person or client", "privacy")
+    rows_per_person: int | None = told(
+        None,
+        partial(checks.whole, least=1, most=MOST_ROWS),
+        "most records of a person that take part, for unit person (1); for unit record, ε is also said for so many",
+        "privacy",
+    )
     scope: Scope = told(
         "end-to-end", among(SCOPES), "what ε covers: end-to-end, or landmarks as in the paper", "privacy"
     )
@@ -141,6 +160,12 @@ class EstimatorSettings(BaseModel):
     )
     rounds: int = told(
         50, partial(checks.whole, least=1, most=MOST_ROUNDS), "rounds S at most; k-means takes its sweeps"
+    )
+    features: Any = told(
+        None, _features, "public features of each record: hog, hog:28x28, or a file of vectors joined by id", "data"
+    )
+    compare_features: Any = told(
+        None, _features, "the same, by which a client compares its own records at home", "data", draws=True
     )
     noise: NoiseName | None = told(
         None,
@@ -241,7 +266,14 @@ class EstimatorSettings(BaseModel):
         """The budget, if there is one."""
         if self.epsilon is None:
             return None
-        return Budget(self.epsilon, self.delta, adjacency=self.adjacency, unit=self.unit, scope=self.scope)
+        return Budget(
+            self.epsilon,
+            self.stated_delta,
+            adjacency=self.adjacency,
+            unit=self.unit,
+            scope=self.scope,
+            rows_per_person=self.rows_per_person,
+        )
 
     @property
     def chosen_release(self) -> ReleaseMode:
@@ -274,23 +306,65 @@ class EstimatorSettings(BaseModel):
         return "discrete" if fed.origin == "file" else "seeded"
 
     def resolved(self, fed: FederatedData) -> Self:
-        """Return the settings with all open choices made; they rest on public facts of `fed` alone."""
+        """Return the settings with all open choices made; they rest on public facts of `fed` alone.
+
+        Parameters
+        ----------
+        fed : FederatedData
+            As it takes part, after its public features.
+        """
         noise = self.chosen_noise(fed)
         refuse_data(fed, self.budget, noise)
-        release, bounds, tau_x = self.chosen_release, self.feddl.get("bounds") or fed.bounds, self.tau_x
+        release, bounds, tau_x = self.chosen_release, self.feddl_for(fed).get("bounds"), self.tau_x
         if tau_x is None and bounds is not None:
             # No record within the bounds is longer.
-            tau_x = math.sqrt(fed.n_features) * max(abs(bounds[0]), abs(bounds[1])) or None
+            longest = math.sqrt(fed.n_features) * max(abs(bounds[0]), abs(bounds[1]))
+            tau_x = min(longest, fed.norm or longest) or None
         chosen = self.updated(
             mechanism=self.chosen_mechanism,
             release=release,
             noise=noise,
+            delta=self._chosen_delta(fed),
             landmarks=LANDMARKS if self.landmarks is None and release != "none" else self.landmarks,
             tau_x=tau_x,
-            **({} if bounds is None else {"bounds": bounds}),
+            **({} if bounds is None or fed.features is not None else {"bounds": bounds}),
         )
         # A mechanism given as an object has a trust of its own.
         return chosen if isinstance(chosen.mechanism, str) else chosen.updated(trust=chosen.made_mechanism().trust)
+
+    @property
+    def stated_delta(self) -> float:
+        """The δ at which ε is said: that of the budget, or 1e-5."""
+        return DELTA if self.delta is None else self.delta
+
+    def _chosen_delta(self, fed: FederatedData) -> float | None:
+        """The δ that was given, or else 1e-5, and at most a tenth of 1/n where the number n of units is public."""
+        if self.delta is not None or self.epsilon is None:
+            return self.delta
+        units = self.public_units(fed)
+        return DELTA if units is None else min(DELTA, 1 / (10 * units))
+
+    def public_units(self, fed: FederatedData) -> int | None:
+        """Public number of records or persons, or what stands in for it; None where there is none."""
+        budget = self.budget
+        if budget is None or budget.unit == "client":
+            return None
+        if budget.hides_records:
+            records = self.feddl.get("public_records")
+            return None if records is None else max(1, fed.n_clients * int(records) // budget.rows)
+        return fed.n_persons if budget.unit == "person" else fed.n_records
+
+    def feddl_for(self, fed: FederatedData) -> dict[str, Any]:
+        """Settings of FedDL with the public range of these data, as they take part.
+
+        Bounds that were given are those of the records; public features have their own.
+        """
+        given = self.feddl.get("bounds")
+        if fed.schema is not None and given not in (None, fed.schema.bounds):
+            raise InvalidParameter("bounds", given, "left out: the schema has the range of each column")
+        bounds = fed.bounds if fed.features is not None else given or fed.bounds
+        rest = {name: value for name, value in self.feddl.items() if name != "bounds"}
+        return rest if bounds is None else {**rest, "bounds": bounds}
 
     @property
     def feddl(self) -> Mapping[str, Any]:

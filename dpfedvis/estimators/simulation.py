@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from accounting import Budget
 from accounting.errors import InvalidParameter
 from accounting.events import TRUSTS
-from dpfedvis.data import FederatedData
+from dpfedvis.data import ClientRecords, FederatedData
+from dpfedvis.data.features import compared_by
 from dpfedvis.links import InProcess, Processes
 from dpfedvis.site import Identity, Policy, Site, SiteLedger
 from dpfedvis.site.folder import KEY, holds, is_site, write_site
@@ -20,8 +23,9 @@ def simulated(
     *,
     budget: Budget | None,
     noise: str,
-    ledger: SiteLedger | None = None,
+    ledger: SiteLedger | Mapping[str, SiteLedger] | None = None,
     folder: Path | None = None,
+    compare: Any = None,
     jobs: int = 1,
 ) -> InProcess:
     """Return a link to one site for each client.
@@ -32,26 +36,29 @@ def simulated(
     budget : Budget, optional
         Of the run that the sites are made for; without one they release what is asked.
     noise : {"seeded", "discrete"}
-    ledger : SiteLedger, optional
-        One ledger for all sites: that of the table which they were made from. By default each has its own, in memory,
-        or in `folder`.
+    ledger : SiteLedger or mapping of str to SiteLedger, optional
+        One ledger for all sites: that of the table which they were made from; or one for each, by its name. By default
+        each has its own, in memory, or in `folder`.
     folder : Path, optional
         Where sites keep what outlives an interruption, each in a folder of its own.
+    compare : optional
+        Public features by which a site compares its own records; see `dpfedvis.data.features.compared_by`.
     jobs : int
         Sites that work at the same time.
     """
     policy = policy_for(budget, noise)
     members: list[Site] = []
     with ExitStack() as opened:
-        for number, client in enumerate(fed.clients):
+        for number, (client, facts) in enumerate(_facts(fed, compare)):
             own = None if folder is None else folder / str(number)
+            given = ledger[client.name] if isinstance(ledger, Mapping) else ledger
             members.append(
                 Site(
                     client.name,
                     client.X,
-                    labels=fed.labels_of(client),
+                    **facts,
                     policy=policy,
-                    ledger=opened.enter_context(_ledger(own)) if ledger is None else ledger,
+                    ledger=opened.enter_context(_ledger(own)) if given is None else given,
                     identity=_identity(own),
                     folder=own,
                 )
@@ -61,24 +68,39 @@ def simulated(
     return InProcess(members, jobs=jobs, owned=owned)
 
 
-def started(fed: FederatedData, *, budget: Budget | None, noise: str, folder: Path) -> Processes:
+def started(fed: FederatedData, *, budget: Budget | None, noise: str, folder: Path, compare: Any = None) -> Processes:
     """Return a link to one process for each client, whose files are made in `folder`; as `simulated` otherwise."""
-    return Processes(write_sites(fed, folder, policy_for(budget, noise, receipts="signed")))
+    return Processes(write_sites(fed, folder, policy_for(budget, noise, receipts="signed"), compare))
 
 
-def write_sites(fed: FederatedData, folder: Path, policy: Policy) -> dict[str, Path]:
+def write_sites(fed: FederatedData, folder: Path, policy: Policy, compare: Any = None) -> dict[str, Path]:
     """Make the folder of one site for each client, where there is none; each knows the keys of all. Return them."""
     folders = {client.name: folder / str(number) for number, client in enumerate(fed.clients)}
     own = replace(policy, members={name: _identity(each).public for name, each in folders.items()})
-    for client in fed.clients:
-        place, facts = folders[client.name], (client.name, client.X, fed.labels_of(client), own)
+    for client, facts in _facts(fed, compare):
+        place, known = folders[client.name], {"name": client.name, "records": client.X, "policy": own, **facts}
         if not is_site(place):
-            write_site(place, *facts)
-        elif not holds(place, *facts):
+            write_site(place, **known)
+        elif not holds(place, **known):
             raise InvalidParameter(
                 "processes", str(folder), f"a new folder: {place} is a site with other records or another policy"
             )
     return folders
+
+
+def _facts(fed: FederatedData, compare: Any) -> Iterator[tuple[ClientRecords, dict[str, Any]]]:
+    """Each client, with what else its site has besides records and policy."""
+    compared = compared_by(fed, compare)
+    for number, client in enumerate(fed.clients):
+        yield (
+            client,
+            {
+                "labels": fed.labels_of(client),
+                "persons": client.persons,
+                "compared": None if compared is None else compared[number],
+                "preparation": fed.preparation,
+            },
+        )
 
 
 def policy_for(budget: Budget | None, noise: str, receipts: str = "unsigned") -> Policy:

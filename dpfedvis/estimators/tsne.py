@@ -28,6 +28,13 @@ class FedTSNE(FederatedMap):
         ``"k-means"`` where ``release="none"``, else ``"mean-embedding"``.
     budget : Budget, optional
         Without one nothing is protected: the paper's protocol, exact.
+    epsilon : float, optional
+        Short for a budget of this ε, for one record, with δ = 1e-5, or 1/(10 n) for more than 10,000 records.
+    features : str, callable or path-like, optional
+        Public features that each client maps its records by, at home: ``"hog"``, ``"hog:28x28"``, a function that maps
+        each record by itself, or a file of vectors that are joined by the ids of the records.
+    compare_features : optional
+        The same, by which a client compares its own records when it places them.
     release : {"exact", "noisy", "none"}, optional
         What each client gives away of its records once the landmarks are there. Exact rows are the data: under an
         end-to-end budget they are refused. With ``"none"`` the server publishes the landmarks' map and each client
@@ -103,6 +110,9 @@ class FedTSNE(FederatedMap):
         feddl: Mapping[str, Any] | None = None,
         private_map: Mapping[str, Any] | None = None,
         tsne: Mapping[str, Any] | None = None,
+        epsilon: float | None = None,
+        features: Any = DEFAULTS.features,
+        compare_features: Any = DEFAULTS.compare_features,
     ) -> None:
         self.n_landmarks = n_landmarks
         self.mechanism = mechanism
@@ -123,3 +133,6 @@ class FedTSNE(FederatedMap):
         self.feddl = feddl
         self.private_map = private_map
         self.tsne = tsne
+        self.epsilon = epsilon
+        self.features = features
+        self.compare_features = compare_features

@@ -26,8 +26,8 @@ class FedUMAP(FederatedMap):
     min_dist : float
     umap : mapping, optional
         Further settings of `umap.UMAP`.
-    n_landmarks, mechanism, budget, release, distances, rounds, random_state, trust, noise, release_share, tau_x, rank,
-    ridge, search, feddl, private_map
+    n_landmarks, mechanism, budget, epsilon, features, compare_features, release, distances, rounds, random_state,
+    trust, noise, release_share, tau_x, rank, ridge, search, feddl, private_map
         As in `FedTSNE`.
     """
 
@@ -60,6 +60,9 @@ class FedUMAP(FederatedMap):
         feddl: Mapping[str, Any] | None = None,
         private_map: Mapping[str, Any] | None = None,
         umap: Mapping[str, Any] | None = None,
+        epsilon: float | None = None,
+        features: Any = DEFAULTS.features,
+        compare_features: Any = DEFAULTS.compare_features,
     ) -> None:
         self.n_landmarks = n_landmarks
         self.mechanism = mechanism
@@ -80,3 +83,6 @@ class FedUMAP(FederatedMap):
         self.feddl = feddl
         self.private_map = private_map
         self.umap = umap
+        self.epsilon = epsilon
+        self.features = features
+        self.compare_features = compare_features

@@ -86,6 +86,8 @@ class Contract:
         Names of what is released without noise.
     threshold, colluders : int, optional
         Fewest sites in a sum, by default all; sites that may work together against another.
+    preparation : str
+        How records became numbers, by hashes of schema and public features: the same at all sites.
     derived : str
         Hash of numbers that each site draws from the public seed: sites whose libraries differ refuse.
     version : int
@@ -106,6 +108,7 @@ class Contract:
     unprotected: tuple[str, ...] = ()
     threshold: int | None = None
     colluders: int = 0
+    preparation: str = ""
     derived: str = ""
     version: int = VERSION
 

@@ -95,9 +95,12 @@ class Describe:
     ----------
     hides_records : bool
         Whether the number of records is private in the run to come: it is then not told.
+    rows_per_person : int, optional
+        Where the privacy unit is a person: the number of persons times this one is told instead.
     """
 
     hides_records: bool = False
+    rows_per_person: int | None = None
 
 
 @dataclass(frozen=True)
@@ -230,6 +233,8 @@ class Description(_Typed):
     dtype : str
     labels : bool
         Whether its records have labels.
+    preparation : str
+        How they became numbers: hashes of schema and public features.
     """
 
     site: str
@@ -238,6 +243,7 @@ class Description(_Typed):
     features: int
     dtype: str = "float32"
     labels: bool = False
+    preparation: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import get_args
 
 import numpy as np
 
 from accounting import Budget, CalibratedPlan, GaussianRelease, InvalidParameter, PlannedRelease, calibrate, checks
+from accounting.budget import Adjacency
 from accounting.events import STAGES, Stage, Trust
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -237,6 +239,8 @@ def plan_run(
     rows = sorted(set(extras) & ROW_RELEASES) + [HOME] * (mechanism.protection == "home")
     if rows and budget.adjacency != "replace-one":
         raise InvalidParameter("adjacency", budget.adjacency, f"replace-one for {', '.join(rows)}")
+    if rows and budget.unit == "person":
+        raise InvalidParameter("unit of the budget", budget.unit, f"record for {', '.join(rows)}, one for each record")
     if budget.unit == "client" and (rows or budget.adjacency != "replace-one" or sampling_rate is not None):
         raise InvalidParameter(
             "unit of the budget",
@@ -272,6 +276,13 @@ def site_plans(
     sensitivity for a client with a single record. A client without records uploads 0, which differs by max ‖g(x)‖, the
     sensitivity for adding a record. The mean is rounded value by value, which is charged.
 
+    If it is a person with at most k records, the sensitivity is k times that of one record, the larger of replacing
+    and adding it. Proof: exchange the records of one person, a ≤ k, for those of another, b ≤ k. That replaces
+    min(a, b) records and adds or removes the others: at most k changes of a sum over records, whose denominator is
+    public; the triangle inequality adds them up. What rounding adds for a record is multiplied as well. An upload in
+    which one record more changes the part of others (pairs of records, local steps) has no sensitivity for adding one,
+    and is refused.
+
     Under `local` trust each upload has its own noise, σ_p = z Δ_p with noise multiplier z. Otherwise the server sees
     only Σ_p ω_p m_p, which a record of client p moves by ω_p Δ_p; one σ must cover all clients: σ = z max_p ω_p Δ_p.
     All clients then need one grid. A client's sum over records counts ω_p/n_p; the largest of these scales the grid,
@@ -292,11 +303,17 @@ def site_plans(
         common = partial(replace, run=plan, what=HOME, sensitivity=delta, largest=delta)
         return [common(each, values=values, all_rounded=values) for each in plans]
     size, shared = math.prod(mechanism.shape(public)), mechanism.trust != "local"
-    additive, whole = mechanism.additive(public), plan.multipliers.budget.unit == "client"
+    budget = plan.multipliers.budget
+    additive, whole = mechanism.additive(public), budget.unit == "client"
     deltas, scales = [], []
     for each in plans:
         divided = 1.0 if whole else each.denominator
-        delta = _sensitivity_of_client(mechanism, public) if whole else _sensitivity(mechanism, public, divided)
+        if whole:
+            delta = _sensitivity_of_client(mechanism, public)
+        elif budget.unit == "person":
+            delta = budget.rows * _sensitivity_of_any_change(mechanism, public, divided)
+        else:
+            delta = _sensitivity(mechanism, public, divided)
         scale = 1 / divided if additive else 1.0
         deltas.append(each.weight * delta if shared else delta)
         scales.append(each.weight * scale if shared else scale)
@@ -306,7 +323,7 @@ def site_plans(
     every = float(size) if relative is None else math.fsum((1 / np.square(relative)).ravel().tolist())
     # Of each record, in cells of the sum; and of the whole upload, in its own.
     mean = additive and whole
-    of_records = mechanism.rounded(public) * (MEAN_CELLS**2 if mean else 1.0)
+    of_records = mechanism.rounded(public) * (MEAN_CELLS**2 if mean else 1.0) * budget.rows**2
     of_upload = every if mean or (not additive and min(factors) < 1) else 0.0
     return [
         replace(
@@ -349,6 +366,20 @@ def check_trust(mechanism: Mechanism) -> None:
 def drawn_by(trust: Trust, clients: int) -> int:
     """How many clients draw noise for one sum that is seen: each of its integers is charged."""
     return clients if trust == "aggregate" else 1
+
+
+def _sensitivity_of_any_change(mechanism: Mechanism, public: PublicParameters, denominator: float) -> float:
+    """Δ for replacing, adding or removing one record, whichever is larger."""
+    both = [replace(public, adjacency=each) for each in get_args(Adjacency)]
+    try:
+        return max(_sensitivity(mechanism, each, denominator) for each in both)
+    except InvalidParameter:
+        raise InvalidParameter(
+            "unit of the budget",
+            "person",
+            f"record for {mechanism.what}, where one record more changes the part of others; public bounds, or a "
+            "schema, do without a scale histogram",
+        ) from None
 
 
 def _sensitivity_of_client(mechanism: Mechanism, public: PublicParameters) -> float:

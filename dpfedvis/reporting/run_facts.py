@@ -162,7 +162,7 @@ class RunFacts:
     def title(self) -> str:
         """What was made of what."""
         made = "Clusters" if self.config.map == CLUSTERS else LAYOUTS[self.config.map].title
-        return f"{made} of {Path(self.config.data).name}"
+        return f"{made} of {self.config.data_name}"
 
 
 def is_simulation(config: RunConfig, statement: Mapping[str, Any]) -> bool:

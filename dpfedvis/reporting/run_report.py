@@ -9,26 +9,25 @@ and are drawn while the run has them.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from accounting.rounding import rounded_up
 from dpfedvis.estimators.known_tables import CLUSTERS
-from dpfedvis.estimators.maps import FederatedMap
 from dpfedvis.evaluation.metrics import METRICS
 from dpfedvis.numerics.files import write_text
 from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.protocol.density import Density
 from dpfedvis.reporting import interactive_maps
-from dpfedvis.reporting.density_figures import draw_density, draw_private_view
+from dpfedvis.reporting.density_figures import draw_density
 from dpfedvis.reporting.drawing import save_png, svg
+from dpfedvis.reporting.private_views import OwnRecords, stems_of, write_view
 from dpfedvis.reporting.rendering import render_html, shown
 from dpfedvis.reporting.run_facts import Cloud, RunFacts, number
 from dpfedvis.reporting.run_figures import draw_map, drawings
 from dpfedvis.runs.execute import Run
-from dpfedvis.runs.results import SIMULATION
+from dpfedvis.runs.results import SIMULATION, places_of
 
 REPORT, MAP, DENSITY_PICTURE, FIGURES = "report.html", "map.png", "density.png", "figures"
 _ORIGIN = ("started", "commit", "seed", "python", "machine")
@@ -37,14 +36,14 @@ _ORIGIN = ("started", "commit", "seed", "python", "machine")
 def show(run: Run) -> None:
     """Write everything to look at of a run whose data are written."""
     write_report(run.folder)
-    if run.views is not None and isinstance(run.estimator, FederatedMap):
+    if run.views is not None:
         write_views(run.views, run)
 
 
 def write_report(folder: str | Path) -> Path:
     """Write pictures, figures and report.html from what is in the folder of a run; return the page's path."""
     facts = RunFacts.read(folder)
-    config, name = facts.config, Path(facts.config.data).name
+    config, name = facts.config, facts.config.data_name
     if facts.density is not None:
         draw_density(
             facts.cloud.places,
@@ -112,25 +111,32 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
 
 
 def write_views(folder: Path, run: Run) -> None:
-    """Draw each client's private view. In a real federation each client draws its own, and nobody has them all."""
-    estimator = run.estimator
-    text, views = caption(run.statement.to_dict(), estimator.density_), estimator.views()
-    for place, client in enumerate(run.fed.clients):
-        # A name may come from a file, and be no name for one.
-        path = folder / f"{place}-{re.sub(r'[^A-Za-z0-9._-]', '_', client.own_name)}.png"
-        title = f"private view of {client.own_name}: for this client alone"
-        places, labels = views[client.own_name], run.fed.labels_of(client)
-        draw_private_view(
-            estimator.published_map_.places, estimator.density_, places, labels, path, title=title, caption=text
+    """Write each client's private view. In a real federation each client writes its own, and nobody has them all."""
+    estimator, clients = run.estimator, run.fed.clients
+    published, density = getattr(estimator, "published_map_", None), getattr(estimator, "density_", None)
+    text, places = caption(run.statement.to_dict(), density, published is not None), places_of(estimator)
+    clusters = getattr(estimator, "labels_", None)
+    parts = zip(stems_of([client.own_name for client in clients]), clients, run.fed.index.slices, strict=True)
+    for stem, client, part in parts:
+        own = OwnRecords(
+            client.own_name,
+            places[part],
+            client.ids,
+            run.fed.labels_of(client),
+            client.own,
+            None if clusters is None else clusters[part],
         )
+        title = f"private view of {client.own_name}: for this client alone"
+        anchors = None if published is None else published.places
+        write_view(folder, stem, own, anchors=anchors, density=density, title=title, caption=text)
 
 
-def caption(statement: Mapping[str, Any], density: Density | None) -> str:
+def caption(statement: Mapping[str, Any], density: Density | None, anchors: bool = True) -> str:
     """Say under a picture what its public part costs, and against whom that ε holds."""
     lines = [statement["headline"].replace("; ", ";\n"), statement["words"]["adversary"] or ""]
     if density is not None:
         lines.append(f"noise in a cell, before smoothing: {100 * density.noise:.2g} % of all records; lines: contours")
-    return "\n".join([*lines, "grey dots: anchors, which stand for the landmarks"])
+    return "\n".join([*lines, *(["grey dots: anchors, which stand for the landmarks"] if anchors else [])])
 
 
 def _write_figures(folder: Path, drawn: Mapping[str, str | None]) -> None:

@@ -69,6 +69,8 @@ class Run:
         Fitted.
     fed : FederatedData
         The records, which are not in the folder.
+    notes : tuple of str
+        What was found while the data were read. It tells of the records: for their owner alone.
     views : Path, optional
         Where each client's private view is to be drawn.
     seconds : float
@@ -82,6 +84,7 @@ class Run:
     statement: Statement
     estimator: FederatedEstimator
     fed: FederatedData
+    notes: tuple[str, ...] = ()
     views: Path | None = None
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
@@ -92,6 +95,7 @@ class Run:
         return {
             "folder": str(self.folder),
             "data": self.config.data,
+            "clients": [client.name for client in self.fed.clients],
             "map": self.config.map,
             "mechanism": self.config.mechanism,
             "release": self.config.release,
@@ -131,7 +135,8 @@ def execute(
     callbacks : sequence of callables
         Called with (Round, Y) after each round.
     views : path-like, optional
-        Where to draw each client's private view, with ``release="none"``: outside of `folder`, for views show records.
+        Where to write each client's private view, as a table, a picture and a page: outside of `folder`, for views show
+        records.
     progress : callable, optional
         Called with (stage, done, total) in the stages after the rounds.
     show : callable, optional
@@ -157,7 +162,7 @@ def execute(
     second time with other bytes. So the guarantee holds; only the result is of two versions.
     """
     folder, views = Path(folder), None if views is None else Path(views)
-    account = Account(None if ledger is None else Path(ledger), lifetime_epsilon)
+    account = Account(() if ledger is None else (Path(ledger),), lifetime_epsilon)
     resume_folder = ResumeFolder(folder)
     if resume:
         config = same_settings(folder, config, changed)
@@ -191,18 +196,18 @@ def _started(config: RunConfig, resume_folder: ResumeFolder, views: Path | None,
     resume_folder.refuse_taken()
     refuse_taken(resume_folder.run)
     if views is not None:
-        refuse_views(views, resume_folder.run, config)
+        refuse_views(views, resume_folder.run)
     return _ordered(config, views, account, secrets.randbits(64))
 
 
 def _resumed(config: RunConfig, resume_folder: ResumeFolder, views: Path | None, account: Account) -> _Order:
     facts = read_provenance(resume_folder.run)
     resume_folder.refuse_to_resume(facts)
-    account = replace(account, ledger=resume_folder.ledger(account.ledger))
+    account = replace(account, ledgers=resume_folder.ledgers(account.ledgers))
     order = _ordered(config, resume_folder.views(views), account, resume_folder.order())
     resume_folder.same_data(identity(order.dataset))
     facts.setdefault("run", order.facts["run"])
-    released = released_before(resume_folder, order.account.ledger, facts["run"])
+    released = released_before(resume_folder, order.account.ledgers, facts["run"])
     others = changes(facts, order.facts)
     warning = f"{resume_folder.run} went on with other code than it began with: {', '.join(others)}"
     now = {key: order.facts[key] for key in ("started", "commit", "packages")}
@@ -235,15 +240,16 @@ def _carry_out(
             if each is not None:
                 make(each)
         sweep(folder)
-        resume_folder.remember(views, identity(order.dataset), order.account.ledger, order.order)
+        resume_folder.remember(views, identity(order.dataset), order.account.ledgers, order.order)
         write_provenance(folder, order.facts)
         if not order.resumed:
             write_text(folder / CONFIG, config.to_toml())  # last: from here on the run can be resumed
-        statement = _fit(order, resume_folder, callbacks, progress)
+        statement, problems = _fit(order, resume_folder, callbacks, progress)
         # A resumed run may be drawn otherwise; only now is it known that it can be.
         write_text(folder / CONFIG, config.to_toml())
-        warnings = (*order.warnings, *statement.warnings)
-        done = Run(folder, config, statement, order.estimator, order.fed, views, warnings=warnings)
+        warnings = (*order.warnings, *statement.warnings, *problems)
+        notes = order.dataset.notes
+        done = Run(folder, config, statement, order.estimator, order.fed, notes, views, warnings=warnings)
         if show is not None:
             show(done)
         finished = datetime.now(UTC).isoformat(timespec="seconds")
@@ -268,10 +274,11 @@ def _carry_out(
 
 def _fit(
     order: _Order, resume_folder: ResumeFolder, callbacks: Sequence[Callback], progress: Progress | None
-) -> Statement:
+) -> tuple[Statement, list[str]]:
+    """Fit, and write what comes of it; return the statement, and what went wrong after all was released."""
     folder, config, estimator = resume_folder.run, order.config, order.estimator
     account, released = order.account, order.released
-    with account.open(folder / LEDGER, config, order.dataset, order.facts, released) as (ledger, own):
+    with account.open(folder / LEDGER, config, order.dataset, order.fed, order.facts, released) as (ledger, own):
         recorder = Recorder(folder, rounds=config.recorded_rounds, resume=ledger if order.resumed else None)
         estimator.watch(
             witness=recorder,
@@ -279,22 +286,22 @@ def _fit(
             ledger=ledger,
             checkpoint=resume_folder.checkpoint,
             progress=progress,
-            site_ledger=own,
+            site_ledger=None if own is None else own.for_sites,
             run=order.facts["run"],
         )
         try:
             estimator.fit(order.fed)
         finally:
             recorder.close()
-        write_results(folder, estimator, order.fed, order.dataset, config)
+        problems = write_results(folder, estimator, order.fed, order.dataset, config)
         statement = estimator.statement_
         if own is not None:
             statement = replace(statement, all_runs=own.all_runs(statement.delta))
         write_statement(folder, statement)
         facts = {
             "release": config.release,
-            "bounds": config.feddl.get("bounds"),
-            "image_shape": order.dataset.image_shape,
+            "bounds": config.feddl_for(order.fed).get("bounds"),
+            "image_shape": order.fed.image_shape,
         }
         recorder.finish(estimator.feddl_, config.made_mechanism(), facts, published_arrays(estimator))
-        return statement
+        return statement, problems

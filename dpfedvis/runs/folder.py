@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from accounting import InvalidParameter, Ledger
+from accounting import Ledger
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.files import write_text
-from dpfedvis.runs.settings import RunConfig
 
 CONFIG = "config.toml"
 
@@ -32,10 +31,8 @@ def refuse_taken(folder: Path) -> None:
         raise FolderTaken(f"{folder} is a file; choose another folder")
 
 
-def refuse_views(views: Path, folder: Path, config: RunConfig) -> None:
+def refuse_views(views: Path, folder: Path) -> None:
     """Raise if private views cannot be written there; called before the first release."""
-    if config.chosen_release != "none":
-        raise InvalidParameter("views", str(views), f"left out with release={config.chosen_release!r}")
     if views.resolve().is_relative_to(folder.resolve()):
         raise FolderTaken(f"{views} lies in the run's folder, but private views show records; choose another folder")
     refuse_taken(views)

@@ -36,8 +36,10 @@ TRACE_COLUMNS = ["round", "step", "change"]
 
 def write_results(
     folder: Path, estimator: FederatedEstimator, fed: FederatedData, dataset: Dataset, config: RunConfig
-) -> None:
-    """Write everything into the folder of a run.
+) -> list[str]:
+    """Write everything into the folder of a run; return what could not be scored, in sentences.
+
+    All has been released and paid for: scores that cannot be computed must not stop the run.
 
     Parameters
     ----------
@@ -53,8 +55,7 @@ def write_results(
     write_map(folder, estimator, fed)
     lines = [f"{each.number},{each.step!r},{each.change!r}" for each in estimator.feddl_.trace]
     write_text(folder / TRACE, "\n".join([",".join(TRACE_COLUMNS), *lines]) + "\n")
-    if config.evaluate:
-        write_simulation(folder / SIMULATION, estimator, fed, dataset, config.seed)
+    return write_simulation(folder / SIMULATION, estimator, fed, dataset, config.seed) if config.evaluate else []
 
 
 def write_map(folder: Path, estimator: FederatedEstimator, fed: FederatedData) -> None:
@@ -91,10 +92,16 @@ def write_density(folder: Path, density: Density) -> None:
 
 def write_simulation(
     folder: Path, estimator: FederatedEstimator, fed: FederatedData, dataset: Dataset, seed: int
-) -> None:
-    """Write scores, and the place, client and label of every record."""
+) -> list[str]:
+    """Write scores, and the place, client and label of every record; return what could not be scored."""
     folder.mkdir(exist_ok=True)
-    scores = scores_of(estimator, fed, seed=seed)
+    problems: list[str] = []
+    try:
+        scores = scores_of(estimator, fed, seed=seed)
+        text = json.dumps(scores, indent=2, allow_nan=False)
+    except Exception as error:  # whatever it is, it comes after all releases
+        problems.append(f"there are no scores, since they could not be computed ({type(error).__name__}: {error})")
+        text = "{}"
     arrays = {
         "places": places_of(estimator),
         "clients": np.repeat([client.name for client in fed.clients], fed.records),
@@ -103,7 +110,8 @@ def write_simulation(
     if labels is not None:
         arrays |= {"labels": labels[fed.index.rows], "class_names": np.array(names, dtype=np.str_)}
     write_arrays(folder / PLACES, arrays)
-    write_text(folder / SCORES, json.dumps(scores, indent=2, allow_nan=False) + "\n")
+    write_text(folder / SCORES, text + "\n")
+    return problems
 
 
 def published_arrays(estimator: FederatedEstimator) -> dict[str, Array]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,13 +79,13 @@ class ResumeFolder:
             yield
 
     def remember(
-        self, views: Path | None, data: Mapping[str, Any], ledger: Path | None, order: int | None = None
+        self, views: Path | None, data: Mapping[str, Any], ledgers: Sequence[Path], order: int | None = None
     ) -> None:
-        """Store what identifies the data, where private views are to be drawn, which ledger the records have, and the
+        """Store what identifies the data, where private views are to be drawn, which ledgers the records have, and the
         secret order of clients."""
         write_text(self.path / _ORDER, json.dumps(order) + "\n")
         write_text(self.path / _DATA, json.dumps(data) + "\n")
-        write_text(self.path / _LEDGER, json.dumps(None if ledger is None else str(ledger.resolve())) + "\n")
+        write_text(self.path / _LEDGER, json.dumps([str(ledger.resolve()) for ledger in ledgers]) + "\n")
         write_text(self.path / _VIEWS, json.dumps(None if views is None else str(views.resolve())) + "\n")
 
     def same_data(self, now: Mapping[str, Any]) -> None:
@@ -105,20 +105,26 @@ class ResumeFolder:
 
     def views(self, given: Path | None) -> Path | None:
         """Return where private views are to be drawn; raise if another folder is given."""
-        return self._place("views", self.path / _VIEWS, given)
-
-    def ledger(self, given: Path | None) -> Path | None:
-        """Return the ledger of the records; raise if another is given."""
-        return self._place("ledger", self.path / _LEDGER, given)
-
-    def _place(self, name: str, path: Path, given: Path | None) -> Path | None:
+        path = self.path / _VIEWS
         if not path.exists():  # interrupted before anything
             return given
         kept = _kept(path)
-        found = None if kept is None else Path(kept)
-        if given is not None and (found is None or given.resolve() != found):
-            raise SettingsDiffer(f"--resume keeps the settings of {self.run}: {name} is {kept}, not {given}")
-        return found
+        self._same("views", [kept] if kept else [], [given] if given else [])
+        return None if kept is None else Path(kept)
+
+    def ledgers(self, given: Sequence[Path]) -> tuple[Path, ...]:
+        """Return the ledgers of the records; raise if others are given."""
+        path = self.path / _LEDGER
+        if not path.exists():
+            return tuple(given)
+        kept = _kept(path)
+        self._same("ledger", kept, given)
+        return tuple(map(Path, kept))
+
+    def _same(self, name: str, kept: Sequence[str], given: Sequence[Path]) -> None:
+        if given and [str(each.resolve()) for each in given] != list(kept):
+            was, now = ", ".join(kept) or None, ", ".join(map(str, given))
+            raise SettingsDiffer(f"--resume keeps the settings of {self.run}: {name} is {was}, not {now}")
 
     def refuse_taken(self) -> None:
         """Raise if an unfinished run, or a foreign folder, is already here."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -39,6 +39,19 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
+def _file(name: str, value: Any) -> str:
+    return _text(name, str(value) if isinstance(value, Path) else value)
+
+
+def _data(name: str, value: Any) -> str | tuple[str, ...]:
+    if isinstance(value, str | Path):
+        return _text(name, str(value))
+    if not (isinstance(value, list | tuple) and value):
+        raise InvalidParameter(name, value, "the name of a data set, or of files")
+    found = tuple(_text(name, str(each)) for each in value)
+    return found[0] if len(found) == 1 else found
+
+
 def _switch(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidParameter(name, value, "true or false")
@@ -55,7 +68,10 @@ def _partition(name: str, value: Any) -> str:
 class RunConfig(EstimatorSettings):
     """Settings of one run. What is None is chosen by `resolved`, or by the library."""
 
-    data: str = told(..., _text, "name of a data set (see dpfedvis data list), or a file", "data")
+    data: str | tuple[str, ...] = told(
+        ..., _data, "name of a data set (see dpfedvis data list), or files, a client each", "data"
+    )
+    schema_file: str | None = told(None, _file, "public schema of the columns of files, in TOML", "data")
     records: int | None = told(None, checks.count, "take so many records only", "data")
     sample: Sample = told("first", among(get_args(Sample)), "records to take: first, or random by the seed", "data")
     label_column: str | None = told(None, _text, "label column (key, in an NPZ file) of a file", "data")
@@ -66,14 +82,14 @@ class RunConfig(EstimatorSettings):
     clients: int | None = told(
         None,
         checks.count,
-        "number of clients P, to merge or split records in a trial (10, or that of the groups)",
+        "deal the records to so many clients, a simulation (the clients that a file comes with; else 10)",
         "data",
     )
-    partition: str = told(
-        "iid",
+    partition: str | None = told(
+        None,
         _partition,
-        "iid, by-class, classes:K, dirichlet:ALPHA or groups (iid; with a client column and no number of clients, "
-        "groups)",
+        "how they are dealt: iid, by-class, classes:K, dirichlet:ALPHA, or groups for the clients that the data come "
+        "with",
         "data",
     )
     recorded_rounds: int | None = told(
@@ -89,9 +105,9 @@ class RunConfig(EstimatorSettings):
     )
 
     def __init__(self, **values: Any) -> None:  # for type checkers: settings of tables have bare names
-        # Groups are merged or split only where that is asked for.
-        if values.get("client_column") is not None and values.get("clients") is None:
-            values.setdefault("partition", "groups")
+        # pydantic has a `schema` of its own, so that the field has another name than flag and key.
+        if "schema" in values:
+            values["schema_file"] = values.pop("schema")
         super().__init__(**values)
 
     @classmethod
@@ -110,9 +126,12 @@ class RunConfig(EstimatorSettings):
 
     def to_toml(self) -> str:
         """Return every setting that takes part as TOML; one that is left open is not in it."""
-        values = {name: value for name, value in self.fields_set_to().items() if value is not None}
-        if not isinstance(self.mechanism, str | None):
-            raise InvalidParameter("mechanism", self.mechanism, "one of MECHANISMS by name, to be written as TOML")
+        values = {name: _toml(value) for name, value in self.fields_set_to().items() if value is not None}
+        for name, words in (("mechanism", "MECHANISMS"), ("features", "FEATURES"), ("compare_features", "FEATURES")):
+            if not isinstance(value := getattr(self, name), str | Path | None):
+                raise InvalidParameter(name, value, f"one of {words} by name, to be written as TOML")
+        if "schema_file" in values:
+            values["schema"] = values.pop("schema_file")
         return tomli_w.dumps({**values, **{name: _toml(table) for name, table in self._written().items()}})
 
     def effective(self) -> dict[str, Any]:
@@ -138,12 +157,8 @@ class RunConfig(EstimatorSettings):
         """Load the data."""
         if self.sample == "first":
             return self._load(self.records)
-        from dpfedvis.data.checks import read_only
-
         whole = self._load(None)
-        rows = self.taken(len(whole.X))
-        labels, groups = (None if each is None else read_only(each[rows]) for each in (whole.y, whole.groups))
-        return replace(whole, X=read_only(whole.X[rows]), y=labels, groups=groups)
+        return whole.taking(self.taken(len(whole.X)))
 
     def taken(self, size: int) -> NDArray[np.int64]:
         """Rows that take part, of the `size` rows of the data; sorted.
@@ -156,7 +171,7 @@ class RunConfig(EstimatorSettings):
 
         records = size if self.records is None else self.records
         if records > size:
-            raise InvalidData(f"records must be between 1 and {size} for {self.data}, got {records}")
+            raise InvalidData(f"records must be between 1 and {size} for {self.data_name}, got {records}")
         if self.sample == "first":
             return np.arange(records)
         return np.sort(Streams(self.seed).generator("sample").permutation(size)[:records])
@@ -166,6 +181,7 @@ class RunConfig(EstimatorSettings):
 
         return load(
             self.data,
+            schema=self.schema_file,
             label_column=self.label_column,
             client_column=self.client_column,
             missing=self.missing,
@@ -182,16 +198,35 @@ class RunConfig(EstimatorSettings):
             Seed of the order of clients where the unit is a client; secret with real noise. By default that of the run.
         """
         from dpfedvis.data import FederatedData
+        from dpfedvis.data.features import with_features
         from dpfedvis.data.partitions import refuse_partition
 
         dataset = self.dataset() if dataset is None else dataset
         hidden = self.budget is not None and self.budget.hides_records
-        refuse_partition(self.partition, noise=self.noise_for(dataset), hides_records=hidden)
+        if self._deals(dataset):
+            refuse_partition(self.partition or "iid", noise=self.noise_for(dataset), hides_records=hidden)
+            if len(dataset.files) > 1 and self.noise_for(dataset) != "seeded":
+                raise InvalidParameter(
+                    "clients", self.clients, "left out with several files and real noise: each file is a client"
+                )
         fed = FederatedData.from_dataset(dataset, clients=self.clients, partition=self.partition, seed=self.seed)
-        if self.epsilon is None or self.unit == "record":
-            return fed
-        # Neither a client's name nor its place in a file may tell that it took part.
-        return fed.shuffled(self.seed if order is None else order).with_neutral_names()
+        if self.epsilon is not None and self.unit == "client":
+            # Neither a client's name nor its place in a file may tell that it took part.
+            fed = fed.shuffled(self.seed if order is None else order).with_neutral_names()
+        return with_features(fed, self.features, self.feddl.get("bounds"))
+
+    def _deals(self, dataset: Dataset) -> bool:
+        """Whether records are dealt to other clients than the data come with."""
+        given = bool(dataset.clients)
+        return not (given and (self.partition == "groups" or (self.clients is None and self.partition is None)))
+
+    @property
+    def data_name(self) -> str:
+        """What the data are called for people: without folders."""
+        if isinstance(self.data, str):
+            return Path(self.data).name
+        shown = ", ".join(Path(each).name for each in self.data[:3])
+        return shown if len(self.data) <= 3 else f"{shown} and {len(self.data) - 3} more"
 
     def noise_for(self, dataset: Dataset) -> str:
         """The noise that was given, or else real noise for a file of the user's."""
@@ -212,7 +247,8 @@ class RunConfig(EstimatorSettings):
             )
         if evaluate is None:
             evaluate = seeded and fed.origin == "built-in"
-        return chosen.updated(clients=fed.n_clients, evaluate=evaluate)
+        partition = fed.dealt or "groups"
+        return chosen.updated(clients=fed.n_clients, partition=partition, evaluate=evaluate)
 
     def estimator(self) -> FederatedEstimator:
         """Return the estimator, ready to fit."""
@@ -267,4 +303,6 @@ def _toml(value: Any) -> Any:
         value = _values(value)
     if isinstance(value, Mapping):
         return {name: _toml(each) for name, each in value.items() if each is not None and each != {}}
+    if isinstance(value, Path):
+        return str(value)
     return [_toml(each) for each in value] if isinstance(value, tuple | list) else value

@@ -10,7 +10,7 @@ from pathlib import Path
 from accounting import Ledger
 from accounting.statement import AllRuns, Statement, state
 from dpfedvis.numerics.files import write_text
-from dpfedvis.runs.account import ledger_of_run
+from dpfedvis.runs.account import ledgers_of_run, worst
 from dpfedvis.runs.folder import CONFIG
 from dpfedvis.runs.provenance import read_provenance
 from dpfedvis.runs.upload_writer import LEDGER, RecordingError
@@ -32,11 +32,11 @@ def current_statement(folder: Path) -> Statement:
     """
     found = statement_of(folder)
     run = None if found.all_runs is None else read_provenance(folder).get("run")
-    path = None if run is None else ledger_of_run(run)
-    if path is None:
-        return found
-    with SiteLedger.read(path) as own:
-        return replace(found, all_runs=replace(own.all_runs(found.delta), current=True))
+    totals = []
+    for path in [] if run is None else ledgers_of_run(run):
+        with SiteLedger.read(path) as own:
+            totals.append(own.all_runs(found.delta))
+    return replace(found, all_runs=replace(worst(totals), current=True)) if totals else found
 
 
 def statement_of(folder: Path) -> Statement:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,14 +27,14 @@ class Released:
     events: int = 0
 
 
-def released_before(resume: ResumeFolder, lifetime: Path | None, run: str) -> Released:
+def released_before(resume: ResumeFolder, lifetimes: Sequence[Path], run: str) -> Released:
     """Return what an interrupted run has released; nothing is created.
 
     Parameters
     ----------
     resume : ResumeFolder
-    lifetime : Path, optional
-        Ledger of the run's records.
+    lifetimes : sequence of Path
+        Ledgers of the run's records.
     run : str
         Id of the run.
 
@@ -45,7 +46,7 @@ def released_before(resume: ResumeFolder, lifetime: Path | None, run: str) -> Re
     """
     path = resume.run / LEDGER
     if not path.exists():
-        trace = _of_ledger(resume) or (lifetime if _charged(lifetime, run) else None)
+        trace = _of_ledger(resume) or next((each for each in lifetimes if _charged(each, run)), None)
         if trace is not None:
             if not resume.checkpoint.is_dir():
                 resume.remove()  # made by asking
@@ -56,15 +57,17 @@ def released_before(resume: ResumeFolder, lifetime: Path | None, run: str) -> Re
         events = len(ledger)
     trace = None if events else _of_release(resume)
     # A release is charged to its records first, so that a kill leaves them one call ahead and not more.
-    if trace is None and len(_charged(lifetime, run) - places) > 1:
-        trace = lifetime
+    if trace is None:
+        trace = next((each for each in lifetimes if len(_charged(each, run) - places) > 1), None)
     if trace is not None:
         raise NotResumable(
             f"{path} has lost events, for {trace} tells of releases that it has not; put the complete ledger back to "
             "resume the run"
         )
-    if events and lifetime is not None and not _count(lifetime):
-        raise NotResumable(f"{lifetime}: the ledger of the records is lost, for {path} tells of it; put it back")
+    for lifetime in lifetimes if events else ():
+        # Of several files one may not have released yet: its client is asked after the others.
+        if not _count(lifetime) and (len(lifetimes) == 1 or not lifetime.exists()):
+            raise NotResumable(f"{lifetime}: the ledger of the records is lost, for {path} tells of it; put it back")
     return Released(True, events)
 
 
@@ -81,9 +84,9 @@ def _of_release(resume: ResumeFolder) -> Path | None:
     return next(resume.checkpoint.rglob("snapshot.npz"), None)
 
 
-def _charged(lifetime: Path | None, run: str) -> set[tuple[str, int | None]]:
+def _charged(lifetime: Path, run: str) -> set[tuple[str, int | None]]:
     """Return quantity and round of what the run is charged with in the ledger of its records."""
-    if lifetime is None or not lifetime.exists():
+    if not lifetime.exists():
         return set()
     with Ledger(lifetime, create=False) as ledger:
         return {(event.what, event.round) for event in ledger.events() if event.client.startswith(f"{run}/")}

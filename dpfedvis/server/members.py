@@ -28,8 +28,9 @@ class Members:
     def asked(cls, ask: Ask, budget: Budget | None) -> Members:
         """Ask all sites to describe themselves; where the number of records is private, it is not told."""
         hidden = budget is not None and budget.hides_records
+        rows = budget.rows if budget is not None and budget.unit == "person" else None
         found: list[Description] = []
-        for name, reply in zip(ask.sites, ask.each(Describe(hidden)), strict=True):
+        for name, reply in zip(ask.sites, ask.each(Describe(hidden, rows)), strict=True):
             if isinstance(reply, Refused):
                 raise SiteRefused(reply)
             if not isinstance(reply, Description) or reply.site != name:
@@ -38,6 +39,9 @@ class Members:
         features = sorted({each.features for each in found})
         if len(features) > 1:
             raise SiteFailed(f"sites have different numbers of features: {features}")
+        for each in found:
+            if each.preparation != found[0].preparation:
+                raise SiteFailed(f"{each.site} has prepared its records by another schema or other features")
         return cls(tuple(found))
 
     @property
@@ -49,6 +53,11 @@ class Members:
     def features(self) -> int:
         """m."""
         return self.sites[0].features
+
+    @property
+    def preparation(self) -> str:
+        """How records became numbers."""
+        return self.sites[0].preparation
 
     @property
     def dtype(self) -> str:

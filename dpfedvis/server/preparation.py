@@ -111,6 +111,7 @@ class Preparation:
             values=values,
             sampling_rate=config.sampling_rate,
             tau_x=config.tau_x,
+            preparation=self._members.preparation,
             unprotected=(*self._unprotected, *config.exact_rows),
         )
 

@@ -222,6 +222,7 @@ class Learner:
             features=features,
             members=members.agreed(denominators, self._weights(members)),
             extras=planned,
+            preparation=members.preparation,
             values=parties * math.prod(self.mechanism.shape(largest)),
         )
         if contract.plan is None or self.mechanism.protection != "upload":
@@ -325,7 +326,7 @@ class Learner:
         assert plan is not None
         sigma = plan.multipliers[self.mechanism.what].sigma
         whole = self.budget.unit == "client"
-        delta = sensitivity.cluster_sums(records=1, adjacency=self.budget.adjacency)
+        delta = self.budget.rows * sensitivity.cluster_sums(records=1, adjacency=self.budget.adjacency)
         own = [delta * sigma * each.weight / (1.0 if whole else each.denominator) for each in members]
         return max(own) if self.mechanism.trust != "local" else math.hypot(*own)
 

@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting import Event, GaussianRelease, PostProcessing, Unprotected, checks
 from accounting.budget import Adjacency
@@ -42,19 +43,26 @@ class Computation:
     contract : Contract
     site : str
     records : array of shape (n, m)
+    taking_part : int64 array of shape (any,), optional
+        Which of them take part; all by default.
 
     Attributes
     ----------
+    records : array of shape (any, m)
+        Those that take part.
     views : dict of str to array
         What uploads are computed from, by name.
     cells : int
         Of the density's grid, for all classes.
     """
 
-    def __init__(self, contract: Contract, site: str, records: Array) -> None:
-        self._contract, self._site, self._records = contract, site, records
+    def __init__(
+        self, contract: Contract, site: str, records: Array, taking_part: NDArray[np.int64] | None = None
+    ) -> None:
+        self._contract, self._site, self.taking_part = contract, site, taking_part
+        self.records = records if taking_part is None else records[taking_part]
         self._place, self._streams = contract.places[site], Streams(contract.seed)
-        self.views: dict[str, Array] = {RAW: records}
+        self.views: dict[str, Array] = {RAW: self.records}
         self.cells = 0
         self._home: Upload | None = None
         self._prepared: tuple[Array, Mechanism, float, PreparedRecords] | None = None
@@ -233,17 +241,17 @@ class Computation:
         event, chosen, public = self.planned_perturbation(request), request.mechanism, request.public
         cell = chosen.grid(public, np.zeros((1, public.features))).step
         plan = self._contract.site_plans(chosen, public)[self._place]
-        integers = chosen.at_home(self._records, public) >> plan.bits_dropped(cell)
+        integers = chosen.at_home(self.records, public) >> plan.bits_dropped(cell)
         return Upload(self._noisy(integers, event), event)
 
     def rows(self, request: SendRows) -> Upload:
         """Compute a row for each record: noisy, of perturbed records, or exact, as the contract says."""
         event, rows, Y = self.planned_rows(request), request.rows, request.landmarks
         if isinstance(event, GaussianRelease):
-            noisy = noisy_rows(rows, self._records, Y, checks.positive("tau_x", self._contract.tau_x or 0.0))
+            noisy = noisy_rows(rows, self.records, Y, checks.positive("tau_x", self._contract.tau_x or 0.0))
             return Upload(self._noisy(noisy, event), event)
         perturbed = isinstance(event, PostProcessing)
-        records = self.home.floats.astype(self._records.dtype) if perturbed else self._records
+        records = self.home.floats.astype(self.records.dtype) if perturbed else self.records
         return Upload(rows.of(records, Y), event)
 
     def _local(self, request: Send, plan: SitePlan) -> PreparedRecords:

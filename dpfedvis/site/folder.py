@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.errors import InvalidParameter, LedgerError
 from dpfedvis.numerics.files import read_arrays, write_arrays, write_text
@@ -23,21 +25,37 @@ KEY, _LEDGER = "identity.key", "ledger.sqlite"
 
 
 def write_site(
-    folder: str | Path, name: str, records: Array, labels: Labels | None = None, policy: Policy | None = None
+    folder: str | Path,
+    name: str,
+    records: Array,
+    labels: Labels | None = None,
+    policy: Policy | None = None,
+    *,
+    persons: Labels | None = None,
+    compared: Array | None = None,
+    preparation: str = "",
 ) -> None:
-    """Make the folder of a site, readable by its owner alone; a key pair and an empty ledger are made with it."""
+    """Make the folder of a site, readable by its owner alone; a key pair and an empty ledger are made with it.
+
+    Parameters
+    ----------
+    folder : path-like
+    name, records, labels, policy, persons, compared, preparation
+        As in `Site`.
+    """
     folder = Path(folder)
     if is_site(folder):
         raise InvalidParameter("folder", str(folder), "a new one: this is that of a site, with its ledger")
     checked_records(name, records, labels)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_arrays(folder / _RECORDS, _arrays(records, labels))
-    own = policy or Policy()
+    arrays, own = _arrays(records, labels, persons, compared), policy or Policy()
+    write_arrays(folder / _RECORDS, arrays)
     write_text(folder / _POLICY, own.to_toml())
     Identity.kept(folder / KEY)
     SiteLedger.make(folder / _LEDGER)
     # Last: what was begun and not finished is no site.
-    write_text(folder / _NAME, json.dumps({"name": name, "holds": _digest(name, records, labels, own)}) + "\n")
+    about = {"name": name, "preparation": preparation, "holds": _digest(name, preparation, own, arrays)}
+    write_text(folder / _NAME, json.dumps(about) + "\n")
 
 
 def is_site(folder: Path) -> bool:
@@ -45,9 +63,20 @@ def is_site(folder: Path) -> bool:
     return (folder / _NAME).is_file()
 
 
-def holds(folder: Path, name: str, records: Array, labels: Labels | None, policy: Policy) -> bool:
-    """Whether a folder was made for this site, with these records, labels and policy."""
-    return bool(_about(folder).get("holds") == _digest(name, records, labels, policy))
+def holds(
+    folder: Path,
+    name: str,
+    records: Array,
+    labels: Labels | None,
+    policy: Policy,
+    *,
+    persons: Labels | None = None,
+    compared: Array | None = None,
+    preparation: str = "",
+) -> bool:
+    """Whether a folder was made for this site, with these records and this policy."""
+    arrays = _arrays(records, labels, persons, compared)
+    return bool(_about(folder)["holds"] == _digest(name, preparation, policy, arrays))
 
 
 def open_site(folder: str | Path, wait: float = 0.0) -> Site:
@@ -65,6 +94,9 @@ def open_site(folder: str | Path, wait: float = 0.0) -> Site:
         about["name"],
         stored["records"],
         labels=stored.get("labels"),
+        persons=stored.get("persons"),
+        compared=stored.get("compared"),
+        preparation=about["preparation"],
         policy=policy,
         ledger=SiteLedger(folder / _LEDGER, limit=limit, wait=wait, create=False),
         identity=Identity.kept(folder / KEY),
@@ -91,18 +123,24 @@ def _about(folder: Path) -> dict[str, Any]:
         raise InvalidParameter("site", str(folder), f"a folder with {_NAME} (see dpfedvis.site.write_site)")
     try:
         about = json.loads((folder / _NAME).read_text(encoding="utf-8"))
-        return {"name": str(about["name"]), "holds": about.get("holds")}
+        return {"name": str(about["name"]), "preparation": str(about["preparation"]), "holds": about.get("holds")}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InvalidParameter("site", str(folder / _NAME), "a file that dpfedvis.site.write_site made") from None
 
 
-def _arrays(records: Array, labels: Labels | None) -> dict[str, Any]:
-    named = {} if labels is None else {"labels": np.asarray(labels, dtype=np.str_)}
-    return {"records": records, **named}
+def _arrays(
+    records: Array, labels: Labels | None, persons: Labels | None, compared: Array | None
+) -> dict[str, NDArray[Any]]:
+    texts = {
+        name: np.asarray(each, dtype=np.str_)
+        for name, each in (("labels", labels), ("persons", persons))
+        if each is not None
+    }
+    return {"records": records, **texts, **({} if compared is None else {"compared": compared})}
 
 
-def _digest(name: str, records: Array, labels: Labels | None, policy: Policy) -> str:
-    found = hashlib.sha256(f"{name}|{policy.to_toml()}".encode())
-    for key, array in _arrays(records, labels).items():
+def _digest(name: str, preparation: str, policy: Policy, arrays: Mapping[str, NDArray[Any]]) -> str:
+    found = hashlib.sha256(f"{name}|{preparation}|{policy.to_toml()}".encode())
+    for key, array in arrays.items():
         found.update(f"|{key}|{array.dtype.str}|{array.shape}|".encode() + np.ascontiguousarray(array).tobytes())
     return found.hexdigest()

@@ -31,8 +31,11 @@ SETTLING = 8  # steps of mean shift
 class Placement(Protocol):
     """Protocol: places one client's records in the published map."""
 
-    def __call__(self, published: PublishedMap, records: Array) -> Array:
-        """Return places, shape (n, 2), of records, shape (n, m)."""
+    def __call__(self, published: PublishedMap, records: Array, compared: Array | None = None) -> Array:
+        """Return places, shape (n, 2), of records, shape (n, m).
+
+        Own records may be compared with each other by other values, `compared`, of shape (n, any).
+        """
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class ByWeights:
     neighbors: int = 10
     perplexity: float = 4.0
 
-    def __call__(self, published: PublishedMap, records: Array) -> Array:
+    def __call__(self, published: PublishedMap, records: Array, compared: Array | None = None) -> Array:
         """Place each record by itself."""
         placed: Array = _anchors(published, records, self.neighbors, self.perplexity) @ published.places
         return placed
@@ -87,11 +90,11 @@ class Diffused:
         checks.at_least("steps", self.steps, 0)
         checks.positive("window", self.window)
 
-    def __call__(self, published: PublishedMap, records: Array) -> Array:
+    def __call__(self, published: PublishedMap, records: Array, compared: Array | None = None) -> Array:
         """Place all records of one client; very few are placed one by one."""
         if len(records) < LEAST_TOGETHER:
             return ByWeights()(published, records)
-        return self.places(published, self.weights(published, records, own_coordinates(records)))
+        return self.places(published, self.weights(published, records, _alike(records, compared)))
 
     def weights(self, published: PublishedMap, records: Array, alike: Array) -> Array:
         """Weights of all anchors for each record, shape (n, k); rows sum to 1.
@@ -152,13 +155,13 @@ class Anchored:
         checks.at_least("exaggerated", self.exaggerated, 0)
         checks.at_least("plain", self.plain, 0)
 
-    def __call__(self, published: PublishedMap, records: Array) -> Array:
+    def __call__(self, published: PublishedMap, records: Array, compared: Array | None = None) -> Array:
         """Place all records of one client together; very few are placed one by one."""
         if len(records) < LEAST_TOGETHER:
             return ByWeights()(published, records)
         from openTSNE import TSNEEmbedding
 
-        pinned, alike = len(published.places), own_coordinates(records)
+        pinned, alike = len(published.places), _alike(records, compared)
         weights = self.diffused.weights(published, records, alike)
         start = self.diffused.places(published, weights)
         anchors = nearby_weights(weights, published.places, start, self.reach * _side(published), 15)
@@ -189,15 +192,17 @@ class ByTransform:
 
     layout: Layout
 
-    def __call__(self, published: PublishedMap, records: Array) -> Array:
+    def __call__(self, published: PublishedMap, records: Array, compared: Array | None = None) -> Array:
         """Place all records of one client."""
         points = published.subspace.coordinates(records)
         return self.layout.place_among(published.anchors, published.places, points, published.seed)
 
 
-def place(request: Place, records: Array) -> Array:
+def place(request: Place, records: Array, compared: Array | None = None) -> Array:
     """Return the places of records, shape (n, 2), as a request asks for it."""
-    return placement(request.placement, request.layout)(request.published, records)
+    chosen = placement(request.placement, request.layout)
+    # A placement of the user's own may know nothing of other values.
+    return chosen(request.published, records) if compared is None else chosen(request.published, records, compared)
 
 
 def placement(choice: Placement | str, layout: Layout) -> Placement:
@@ -240,6 +245,11 @@ class _Affinities:
         self.P = P
         self.n_samples = P.shape[0]
         self.verbose = False
+
+
+def _alike(records: Array, compared: Array | None) -> Array:
+    """Coordinates in which own records are compared, shape (n, any)."""
+    return own_coordinates(records if compared is None else compared)
 
 
 def _side(published: PublishedMap) -> float:

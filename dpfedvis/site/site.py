@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting import BudgetExceeded, CannotAccount, UnprotectedReleaseError, checks
 from accounting.errors import InvalidParameter, LedgerError
@@ -57,6 +58,7 @@ from dpfedvis.site.anchors import Anchors
 from dpfedvis.site.computation import Computation
 from dpfedvis.site.ledger import LifetimeExceeded, OtherContract, SiteLedger
 from dpfedvis.site.outbox import OUTBOX, Outbox
+from dpfedvis.site.persons import Persons
 from dpfedvis.site.placement import place
 from dpfedvis.site.policy import Policy, Refusal
 from dpfedvis.site.signed_run import SignedRun
@@ -76,6 +78,12 @@ class Site:
     records : array of shape (n, m)
     labels : array of shape (n,), optional
         Names of classes.
+    persons : array of shape (n,), optional
+        Who each record is of; needed where the privacy unit is a person.
+    compared : array of shape (n, any), optional
+        What the site's own records are compared by when they are placed at home; by default the records.
+    preparation : str
+        How records became numbers: hashes of schema and public features. A contract must say the same.
     policy : Policy, optional
         By default the strict one.
     ledger : SiteLedger, optional
@@ -92,6 +100,9 @@ class Site:
         records: Array,
         *,
         labels: Labels | None = None,
+        persons: Labels | None = None,
+        compared: Array | None = None,
+        preparation: str = "",
         policy: Policy | None = None,
         ledger: SiteLedger | None = None,
         identity: Identity | None = None,
@@ -106,6 +117,9 @@ class Site:
             self.ledger.limit_to(self.policy.lifetime_epsilon, self.policy.lifetime_delta)
         self.identity = identity or Identity()
         self._records, self._labels, self._folder = checked_records(name, records, labels), labels, folder
+        self._persons = None if persons is None else Persons.of(name, persons, len(records))
+        self._compared = None if compared is None else checked_records(name, compared)
+        self._preparation = preparation
         self._runs: dict[str, SignedRun] = {}
         self._anchors = Anchors(self.ledger, folder)
         self._one_at_a_time = threading.Lock()
@@ -190,6 +204,8 @@ class Site:
     def _describe(self, request: Describe) -> Description:
         n, m = self._records.shape
         hidden = request.hides_records or self.policy.number_of_records == "secret"
+        if request.rows_per_person is not None:
+            n = self._known_persons.number * request.rows_per_person
         return Description(
             self.name,
             self.identity.public,
@@ -197,7 +213,14 @@ class Site:
             m,
             str(self._records.dtype),
             self._labels is not None,
+            self._preparation,
         )
+
+    @property
+    def _known_persons(self) -> Persons:
+        if self._persons is None:
+            raise Refusal(NOT_AGREED, "the records of this site have no persons, who are the privacy unit")
+        return self._persons
 
     def _agree(self, request: Agree) -> Signed:
         contract = request.contract
@@ -209,7 +232,7 @@ class Site:
             self._anchors.keep()
             folder = None if self._folder is None else self._folder / OUTBOX / label[:16]
             outbox = Outbox(self.identity.secret, label, folder)
-            computation = Computation(contract, self.name, self._records)
+            computation = Computation(contract, self.name, self._records, self._taking_part(contract))
             signs = self.identity if self.policy.receipts == "signed" else None
             self._runs[label] = SignedRun(self.name, contract, account, outbox, computation, self._anchors, signs)
         return Signed(self.name, label, self.identity.sign(_signed(label)))
@@ -222,7 +245,12 @@ class Site:
         self.policy.check(contract, self.name)
         if contract.features != self._records.shape[1]:
             raise Refusal(NOT_AGREED, f"the contract is for {contract.features} features")
-        if (contract.budget is None or not contract.budget.hides_records) and own.denominator != len(self._records):
+        if contract.preparation != self._preparation:
+            raise Refusal(NOT_AGREED, "the contract is for another schema or other features")
+        budget, number = contract.budget, len(self._records)
+        if budget is not None and budget.unit == "person":
+            number = self._known_persons.number * budget.rows
+        if (budget is None or not budget.hides_records) and own.denominator != number:
             raise Refusal(NOT_AGREED, "the contract has another number of records for this site")
         if contract.derived != derived(contract.seed):
             raise Refusal(NOT_AGREED, "this site draws other numbers from the public seed: versions differ")
@@ -232,6 +260,16 @@ class Site:
                 raise Refusal(NOT_AGREED, "the contract has a budget and nothing to spend it on")
         elif contract.budget is None or contract.epsilon > contract.budget.epsilon:
             raise Refusal(BUDGET, "all releases together exceed the budget of the contract")
+
+    def _taking_part(self, contract: Contract) -> NDArray[np.int64] | None:
+        """Return which records take part, where a person may have only so many; None for all."""
+        budget = contract.budget
+        if budget is None or budget.unit != "person":
+            return None
+        # A simulation can be repeated; with real noise nobody else can tell which records were drawn.
+        seeded = f"{contract.seed}|{self.name}"
+        secret = seeded if contract.noise == "seeded" else f"{self.identity.secret.hex()}|{label_of(contract)}"
+        return self._known_persons.drawn(budget.rows, secret)
 
     def _check_receipts(self, receipts: tuple[Receipt, ...]) -> None:
         """Refuse to go on with a ledger that lacks what this site has signed."""
@@ -276,7 +314,9 @@ class Site:
         run = self._open(request.contract)
         view = request.view
         check_view(view, self._records.shape[1], self._labels)
-        found = run.with_records(lambda: view_of(view, self._records, self._labels))
+        taking_part = run.computation.taking_part
+        labels = self._labels if taking_part is None or self._labels is None else self._labels[taking_part]
+        found = run.with_records(lambda: view_of(view, run.computation.records, labels))
         run.computation.views[view.name] = found
         if isinstance(view, DensityView):
             run.computation.cells = view.layers * view.grid.cells**2
@@ -312,7 +352,7 @@ class Site:
             raise Refusal(NOT_PLANNED, "another map was published in this run")
         run.map = request.published.digest
         try:
-            run.placed = place(request, self._records) if len(self._records) else np.empty((0, 2))
+            run.placed = place(request, self._records, self._compared) if len(self._records) else np.empty((0, 2))
             if self._folder is not None:
                 write_arrays(self._folder / PLACES, {"places": run.placed})
         except Exception:

@@ -169,7 +169,7 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
         (["--classes", "0,other", "--density", "--epsilon", "2"], "without 'other'"),
         (["--evaluate", "--noise", "discrete", "--epsilon", "2"], "evaluate must be left out with real noise"),
         (["--lifetime-epsilon", "3", "--epsilon", "2"], "--lifetime-epsilon must be left out in a simulation"),
-        (["--unit", "hospital", "--epsilon", "2"], "unit must be one of record, client"),
+        (["--unit", "hospital", "--epsilon", "2"], "unit must be one of record, person, client"),
         (["--shares", "subspace=0.3"], "shares must be left out with --release exact"),
         (["--components", "4", "--epsilon", "2", "--release", "noisy"], "components must be left out with --release "),
         (
@@ -196,7 +196,6 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
         (["--epsilon", "2", "--release", "exact"], "narrower claim by name: --scope landmarks, with"),
         (["--epsilon", "2", "--mechanism", "heuristic"], "--mechanism heuristic protects nothing: leave --epsilon out"),
         (["--epsilon", "2", "--unit", "client", "--scope", "landmarks"], "--unit must be record where each record has"),
-        (["--views", "views"], "views must be left out with --release exact"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(arguments: list[str], sentence: str, tmp_path: Path) -> None:
@@ -316,7 +315,7 @@ def test_a_density_by_class_is_one_release_and_a_picture(tmp_path: Path) -> None
         assert stored["noise"] > 0
     # Each client's view, none of them in the folder of the run.
     views = {path.name for path in (tmp_path / "views").iterdir()}
-    assert views == {f"{number}-client-{number}.png" for number in range(3)}
+    assert views == {f"client-{number}.{kind}" for number in range(3) for kind in ("csv", "html", "png")}
     assert {path.name for path in (tmp_path / "a").glob("*.png")} == {"map.png", "density.png"}
     # From the file alone, without views: the same public picture.
     again = called("run", "--config", str(tmp_path / "a" / "config.toml"), "--out", str(tmp_path / "b"))

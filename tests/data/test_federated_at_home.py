@@ -8,6 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from dpfedvis.data import FederatedData, InvalidData
 from dpfedvis.data.checks import row_norms
+from dpfedvis.data.features import with_features
 from tests.makers import as_dataset
 
 # --- missing values ---
@@ -104,10 +105,10 @@ def test_clip_leaves_short_records_alone_and_does_not_copy_for_them():
     assert clipped.clients[0].y.tolist() == [1, 2]
 
 
-def test_a_public_function_of_the_records_keeps_everything_else(table):
+def test_public_features_of_the_records_keep_everything_else(table):
     X, y = table
     fed = FederatedData.split(X, y, clients=4, seed=1, bounds=(-9, 9))
-    made = fed.transformed(lambda own: own[:, :2] * 2)
+    made = with_features(fed, lambda own: own[:, :2] * 2)
     for before, after in zip(fed.clients, made.clients, strict=True):
         np.testing.assert_array_equal(after.X, before.X[:, :2] * 2)
         np.testing.assert_array_equal(after.y, before.y)
@@ -117,6 +118,8 @@ def test_a_public_function_of_the_records_keeps_everything_else(table):
     assert made.index is fed.index
     assert made.missing == fed.missing
     assert made.bounds is None, "bounds of the old features say nothing of the new ones"
+    assert made.before_features is fed
+    assert with_features(made, "none") is made
     assert fed.bounds == (-9, 9)
 
 

@@ -278,7 +278,7 @@ def test_gamma_must_make_a_kernel():
 
 def test_data_must_be_federated():
     with pytest.raises(InvalidParameter, match="FederatedData"):
-        clustering().fit(np.zeros((10, 3)))
+        clustering().fit("digits")
 
 
 def test_no_release_is_not_there_yet():

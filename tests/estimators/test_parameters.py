@@ -101,7 +101,7 @@ def test_n_neighbors_is_checked():
 @pytest.mark.parametrize("make", [tsne, umap])
 def test_data_must_be_federated(make):
     with pytest.raises(InvalidParameter, match="FederatedData"):
-        make().fit(np.zeros((10, 3)))
+        make().fit({"a": np.zeros((10, 3))})
 
 
 def test_coincident_landmarks_are_refused():

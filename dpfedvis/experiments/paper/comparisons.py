@@ -88,7 +88,7 @@ def _line(
         ours=Estimate.of(values) if values else None,
         nominal=max(nominal, default=None),
         end_to_end=max(spent, default=None),
-        delta=entry.cell.config.delta,
+        delta=entry.cell.config.stated_delta,
         other_code=any(row.version != version for row in rows),
     )
 

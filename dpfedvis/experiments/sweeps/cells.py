@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dpfedvis.estimators.known_tables import CLUSTERS, PRIVATE_MAP, known_tables
+from dpfedvis.estimators.settings import DELTA
 from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.runs.settings import RunConfig
 
@@ -15,7 +16,10 @@ Kind = Literal["run", "central", "data-free"]
 
 # They change how long a cell takes or what is kept of it, not what comes out; the noise of a sweep is seeded.
 _NO_MATTER = ("jobs", "recorded_rounds", "noise", "evaluate")
-_DATA = ("data", "records", "sample", "label_column", "client_column", "missing", "clients", "partition", "bounds")
+_DATA = (
+    *("data", "schema_file", "features", "records", "sample", "label_column", "client_column", "missing", "clients"),
+    *("partition", "bounds"),
+)
 # What happens to landmarks after they are learned.
 _RELEASE = ("map", "distances", "rank", "ridge", "search", "release", "release_share", "tau_x")
 
@@ -83,4 +87,8 @@ def _layouts(config: RunConfig) -> dict[str, Any]:
 
 def _given(config: RunConfig, without: tuple[str, ...]) -> dict[str, Any]:
     given = {name: value for name, value in config.given.items() if name not in without}
+    # What a sweep has by itself is no choice.
+    for name, own in (("partition", "iid"), ("delta", DELTA)):
+        if given.get(name) == own:
+            del given[name]
     return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}

@@ -97,7 +97,7 @@ def addressed(cells: Sequence[Cell]) -> dict[str, tuple[Cell, str]]:
     found = {}
     for cell in cells:
         config = cell.config
-        source = (config.data, config.label_column, config.client_column, config.missing)
+        source = (config.data, config.schema_file, config.label_column, config.client_column, config.missing)
         if source not in hashes:
             hashes[source] = dataset_of(config).sha256
         sha256 = hashes[source]

@@ -35,6 +35,7 @@ from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.estimators.known_tables import CHOSEN, PRIVATE_MAP, known_tables
+from dpfedvis.estimators.settings import DELTA
 from dpfedvis.experiments.sweeps.cells import Cell, Kind
 from dpfedvis.mechanisms import mechanism
 from dpfedvis.runs.settings import RunConfig, read_toml
@@ -106,6 +107,7 @@ def _cell(values: dict[str, Any]) -> Cell:
     epsilon = values.pop("epsilon", None)
     if epsilon is None:
         return Cell("run", RunConfig.from_mapping(values))
+    values.setdefault("delta", DELTA)  # one for all cells, so that their ε can be compared
     config = RunConfig.from_mapping({**values, "epsilon": 1.0 if _free(epsilon) else epsilon})
     if _free(epsilon) == "data-free":
         return Cell.baseline("data-free", config)

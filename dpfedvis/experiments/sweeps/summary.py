@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from accounting.events import Trust
+from dpfedvis.estimators.settings import DELTA
 from dpfedvis.evaluation.metrics import METRICS, Metric
 from dpfedvis.experiments.sweeps.cells import Kind
 from dpfedvis.experiments.sweeps.store import CellRow
@@ -176,7 +177,7 @@ class Context:
         return tuple(metric for metric in curves if any(metric.key in point.scores for point in self.runs))
 
 
-_DEFAULTS = bare_defaults()
+_DEFAULTS = {**bare_defaults(), "partition": "iid", "delta": DELTA}  # of a sweep
 
 
 def latest_version(rows: Iterable[CellRow]) -> CodeVersion | None:

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting.errors import AccountingError
 from dpfedvis.data import Dataset, FederatedData
-from dpfedvis.data.checks import Missing
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.evaluation.scores import Scores
 from dpfedvis.experiments.sweeps.cache import shared
 from dpfedvis.experiments.sweeps.cells import Cell
 from dpfedvis.experiments.sweeps.store import CellRow, Status
 from dpfedvis.runs.code_version import CodeVersion
-from dpfedvis.runs.settings import RunConfig, Sample
+from dpfedvis.runs.settings import RunConfig
 
 _TRACE_LINES = 3  # of a failure, to be kept with it
 
@@ -63,6 +63,10 @@ class Outcome:
     nominal: float | None = None
 
 
+# Settings that say which records there are.
+_SOURCE = ("data", "schema_file", "records", "sample", "label_column", "client_column", "missing")
+
+
 def work(task: Task) -> CellRow:
     """Compute a cell; what goes wrong is in the row, with its reason."""
     from threadpoolctl import threadpool_limits
@@ -88,7 +92,7 @@ def work(task: Task) -> CellRow:
         epsilon_end_to_end=None if math.isnan(outcome.end_to_end) else outcome.end_to_end,
         epsilon_in_scope=outcome.in_scope,
         epsilon_nominal=outcome.nominal,
-        delta=task.cell.config.delta,
+        delta=task.cell.config.stated_delta,
         seconds=time.perf_counter() - clock,
         version=task.version,
         error=error,
@@ -124,9 +128,9 @@ def _run(task: Task, config: RunConfig, fed: FederatedData, neighbors: NDArray[n
     ledger = estimator.ledger_
     return Outcome(
         scores=scores_of(estimator, fed, seed=config.seed, neighbors=neighbors),
-        end_to_end=ledger.spent(config.delta, end_to_end=True),
-        in_scope=None if ledger.budget is None else ledger.spent(config.delta),
-        nominal=nominal_epsilon(list(ledger.events()), config.delta),
+        end_to_end=ledger.spent(config.stated_delta, end_to_end=True),
+        in_scope=None if ledger.budget is None else ledger.spent(config.stated_delta),
+        nominal=nominal_epsilon(list(ledger.events()), config.stated_delta),
     )
 
 
@@ -134,29 +138,12 @@ def dataset_of(config: RunConfig) -> Dataset:
     """Load the data of a run; the last few are kept in memory."""
     # The seed chooses the records of a random sample, and nothing of the others.
     seed = config.seed if config.sample == "random" else 0
-    facts = (config.data, config.records, config.sample, config.label_column, config.client_column, config.missing)
-    return _dataset(*facts, seed)
+    return _dataset(*(getattr(config, name) for name in _SOURCE), seed)
 
 
 @lru_cache(maxsize=2)
-def _dataset(
-    data: str,
-    records: int | None,
-    sample: Sample,
-    label_column: str | None,
-    client_column: str | None,
-    missing: Missing,
-    seed: int,
-) -> Dataset:
-    return RunConfig(
-        data=data,
-        records=records,
-        sample=sample,
-        label_column=label_column,
-        client_column=client_column,
-        missing=missing,
-        seed=seed,
-    ).dataset()
+def _dataset(*facts: Any) -> Dataset:
+    return RunConfig(**dict(zip((*_SOURCE, "seed"), facts, strict=True))).dataset()
 
 
 def _neighbors(dataset: Dataset, fed: FederatedData, config: RunConfig, cache: Path | None) -> NDArray[np.int64] | None:
@@ -168,7 +155,7 @@ def _neighbors(dataset: Dataset, fed: FederatedData, config: RunConfig, cache: P
     from dpfedvis.evaluation.scores import pooled_neighbors
 
     X = dataset.X
-    if config.map == "clusters" or cache is None or len(X) <= max(KS) or np.isnan(X).any():
+    if config.map == "clusters" or cache is None or fed.features is not None or len(X) <= max(KS) or np.isnan(X).any():
         return None
     name = hashlib.sha256(np.ascontiguousarray(X).tobytes()).hexdigest()
 

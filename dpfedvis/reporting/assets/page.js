@@ -17,7 +17,7 @@
 
   const unpack = ({ dtype, bdata }) => {
     const bytes = Uint8Array.from(atob(bdata), (letter) => letter.charCodeAt(0));
-    return new { f4: Float32Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array }[dtype](bytes.buffer);
+    return new { f4: Float32Array, f8: Float64Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array }[dtype](bytes.buffer);
   };
 
   const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
@@ -61,6 +61,15 @@
       act(number);
     }));
     return buttons;
+  };
+
+  // The same as a list, where there are too many for buttons.
+  const pick = (names, name, act) => {
+    const made = document.createElement("select");
+    made.setAttribute("aria-label", name);
+    made.append(...names.map((each) => new Option(each)));
+    made.addEventListener("change", () => act(made.selectedIndex));
+    return [made];
   };
 
   // Buttons with the colour and shape of a series, pressed while it is shown.
@@ -174,6 +183,135 @@
     return () => { legend(); return draw(); };
   };
 
+  const MISSING = "missing";
+  const VIRIDIS = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725"];
+  const short = (text, most) => (text.length > most ? Array.from(text).slice(0, most - 1).join("") + "…" : text);
+  const digits = (value) => {
+    if (Number.isNaN(value)) return MISSING;
+    if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+    if (Number.isInteger(value)) return String(value);
+    return String(Math.abs(value) < 1e5 ? Number(value.toPrecision(6)) : Math.round(value));
+  };
+
+  // Records of one site over the anchors, coloured by one of their columns.
+  const own = (key, spec, plot) => {
+    const x = unpack(spec.x), y = unpack(spec.y), anchors = spec.anchors?.map(unpack);
+    const ids = spec.ids ?? Array.from(unpack(spec.numbers), String);
+    const columns = spec.columns.map((each) => ({
+      ...each, codes: each.codes && unpack(each.codes), values: each.values && unpack(each.values),
+    }));
+    const offered = columns.filter((each) => each.groups || "low" in each);
+    const value = (column, i) => (column.values ? digits(column.values[i]) : column.names[column.codes[i]] ?? MISSING);
+    const line = (column, i) => plain(`${short(column.key, 40)}: ${short(value(column, i), 60)}`);
+    const listed = columns.filter((each) => each.listed);
+    const words = ids.map((id, i) => [
+      `<b>${plain(short(`${spec.noun} ${id}`, 80))}</b>`, ...listed.map((each) => line(each, i)),
+    ].join("<br>"));
+    const size = Math.max(3, Math.min(8, 260 / Math.sqrt(x.length)));
+    const type = webgl ? "scattergl" : "scatter";
+    const below = anchors ? 1 : 0; // traces under those of the records
+    let chosen = 0, hidden = new Set(), withAnchors = true, found = [];
+
+    const dots = (part, name, marker, visible = true) => ({
+      type, mode: "markers", name: plain(name), visible,
+      x: Float32Array.from(part, (i) => x[i]), y: Float32Array.from(part, (i) => y[i]),
+      text: part.map((i) => (offered[chosen] && !offered[chosen].listed
+        ? `${words[i]}<br>${line(offered[chosen], i)}` : words[i])),
+      hovertemplate: "%{text}<extra></extra>",
+      marker: { size, opacity: 0.9, ...marker },
+    });
+
+    // What is drawn of the records, each with its points, marker and look in the legend.
+    const parts = () => {
+      const column = offered[chosen], { accent, soft } = theme();
+      const every = Array.from(x, (_, i) => i);
+      const missing = { name: MISSING, light: soft, dark: soft, symbol: "circle-open", glyph: "○" };
+      if (!column) return [{ part: every, marker: { color: accent } }];
+      if (column.groups) {
+        const looks = [...column.groups, missing], sorted = looks.map(() => []);
+        every.forEach((i) => sorted[column.codes[i] < column.names.length
+          ? Math.min(column.codes[i], looks.length - 2) : looks.length - 1].push(i));
+        return looks.map((look, number) => ({
+          part: sorted[number], look, marker: { symbol: look.symbol, color: scheme.matches ? look.dark : look.light },
+        })).filter(({ part }) => part.length);
+      }
+      // The end that is as dark, or as light, as the ground is left out.
+      const shades = scheme.matches ? VIRIDIS.slice(2) : VIRIDIS.slice(0, -1);
+      const known = every.filter((i) => Number.isFinite(column.values[i]));
+      const scale = {
+        color: known.map((i) => column.values[i]), cmin: column.low, cmax: column.high,
+        colorscale: shades.map((each, number) => [number / (shades.length - 1), each]),
+        line: { width: size > 5 ? 0.5 : 0, color: soft },
+        colorbar: { thickness: 12, len: 0.7, outlinewidth: 0, title: { text: plain(short(column.key, 40)), side: "right" } },
+      };
+      const rest = every.filter((i) => !Number.isFinite(column.values[i]));
+      return [
+        ...(rest.length ? [{ part: rest, look: missing, marker: { symbol: missing.symbol, color: soft } }] : []),
+        { part: known, marker: scale },
+      ];
+    };
+
+    const draw = () => {
+      const { ink, soft } = theme();
+      const traces = parts().map(({ part, look, marker }, number) =>
+        dots(part, look?.name ?? spec.noun, marker, !hidden.has(number)));
+      if (anchors) {
+        traces.unshift({
+          type, mode: "markers", name: "anchors", x: anchors[0], y: anchors[1], hoverinfo: "skip", visible: withAnchors,
+          marker: { size: Math.min(size, 5), color: soft, opacity: 0.6 },
+        });
+      }
+      const ring = { size: size + 9, opacity: 1, symbol: "circle-open", color: ink, line: { width: 2.5 } };
+      if (found.length) traces.push({ ...dots(found, "found", ring), hoverinfo: "skip", hovertemplate: null });
+      const layout = mapLayout(plot, theme());
+      // Room for a scale, so that the map does not move when another column is chosen.
+      if (plot.clientWidth > 500 && offered.some((each) => each.values)) layout.margin.r = 90;
+      return Plotly.react(plot, traces, layout, CONFIG);
+    };
+
+    const legend = () => {
+      const looks = parts().map(({ look }) => look).filter(Boolean);
+      switches(document.getElementById("legend-" + key), looks.map((each) => ({ ...each, name: short(each.name, 60) })),
+        hidden, (number) => Plotly.restyle(plot, { visible: !hidden.has(number) }, [number + below]));
+    };
+
+    const names = [...offered.map((each) => short(each.key, 60)), "none"];
+    const act = (number) => {
+      chosen = number;
+      hidden = new Set();
+      legend();
+      draw();
+    };
+    const controls = document.getElementById("controls-" + key);
+    if (offered.length) {
+      const made = names.length > 6 ? pick(names, "Colour by", act) : choice(names, 0, act);
+      controls.append(label("Colour by"), ...made, label("", "gap"));
+    }
+    const box = document.createElement("input"), told = label("", "told");
+    box.type = "search";
+    box.setAttribute("aria-label", `Find ${spec.noun}`);
+    told.setAttribute("role", "status");
+    // The record of this name, or else all whose name has these letters.
+    box.addEventListener("input", () => {
+      const sought = box.value.trim().toLowerCase();
+      const those = (fits) => ids.flatMap((id, i) => (fits(id.toLowerCase()) ? [i] : []));
+      found = sought ? those((id) => id === sought) : [];
+      if (sought && !found.length) found = those((id) => id.includes(sought));
+      told.textContent = sought ? `${found.length} found` : "";
+      draw();
+    });
+    controls.append(label(`Find ${short(spec.noun, 20)}`), box, told, label("", "gap"));
+    if (anchors) {
+      controls.append(button("anchors", true, (pressed) => {
+        withAnchors = !withAnchors;
+        pressed.setAttribute("aria-pressed", String(withAnchors));
+        draw();
+      }), label("", "gap"));
+    }
+    controls.append(...windows(plot, { "xaxis.autorange": true, "yaxis.autorange": true }));
+    return () => { legend(); return draw(); };
+  };
+
   // Shares of records on a grid, under the anchors.
   const density = (key, spec, plot) => {
     const layers = spec.layers.map((each) => ({ ...each, z: unpack(each.z) }));
@@ -212,7 +350,7 @@
     return draw;
   };
 
-  const kinds = { points, density };
+  const kinds = { points, own, density };
   const draws = Object.entries(figures).map(([key, spec]) =>
     kinds[spec.kind](key, spec, document.getElementById("plot-" + key)));
   const all = () => Promise.all(draws.map((draw) => draw()));

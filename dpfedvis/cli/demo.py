@@ -26,7 +26,8 @@ _EXAMPLE = """\
 example:
   dpfedvis demo --out runs/story
 
-It runs t-SNE of collected records, Fed-tSNE, the paper's Fed-tSNE+ and private maps at two budgets, and attacks them.
+It runs t-SNE of collected records, Fed-tSNE, the paper's Fed-tSNE+ and private maps at two budgets, and attacks them;
+and a private map of CSV files of five made-up hospitals, with each hospital's own view.
 The folder gets one page, index.html, and a folder for each run. About a minute on two cores.
 """
 
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from dpfedvis.experiments.demo import page, plan
     from dpfedvis.numerics.files import write_text
-    from dpfedvis.runs.folder import refuse_taken, writing
+    from dpfedvis.runs.folder import CONFIG, refuse_taken, writing
 
     out, started = Path(arguments.out), time.perf_counter()
     refuse_taken(out)
@@ -65,6 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         story = tell(configs, folder, command_of(arguments))
         write_text(folder / INDEX, page(story))
+        # The folder gets its name now, and the settings of this run are paths below it.
+        config = folder / "hospitals" / CONFIG
+        write_text(config, config.read_text(encoding="utf-8").replace(str(folder), str(out)))
         folder.chmod(0o755)
         if out.is_dir():
             out.rmdir()
@@ -84,14 +88,14 @@ def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
     """Make all runs in `folder`, attack them, and return what the page shows."""
     from tqdm import tqdm
 
-    from dpfedvis.experiments.demo import PRIVATE, Story, bounds_study, central
+    from dpfedvis.experiments.demo import PRIVATE, Story, bounds_study, central, hospital_run
     from dpfedvis.reporting.run_facts import RunFacts
     from dpfedvis.reporting.run_report import show
     from dpfedvis.runs.execute import execute
 
     common = next(iter(configs.values()))
     study = bounds_study(common)
-    with tqdm(total=2 + len(configs) + len(ATTACKED), unit="part", disable=not sys.stderr.isatty()) as bar:
+    with tqdm(total=3 + len(configs) + len(ATTACKED), unit="part", disable=not sys.stderr.isatty()) as bar:
 
         def step(name: str, make: Callable[..., Made], *given: Any) -> Made:
             bar.set_description(name)
@@ -102,10 +106,14 @@ def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
         collected, scores = step("central t-SNE", central, common)
         for key, config in configs.items():
             step(key, partial(execute, show=show), config, folder / key)
+        files = hospital_run(folder / "hospital-files", common.seed, common.jobs)
+        views = folder / "hospital-views"
+        step("hospitals", partial(execute, show=show, views=views), files, folder / "hospitals")
         attacks = [step(f"attack on {key}", attacked, folder, key, common.seed) for key in ATTACKED]
         cases = step("bounds", study.run)
     facts = {key: RunFacts.read(folder / key) for key in configs}
-    return Story(collected, scores, facts, PRIVATE, attacks, study, cases, command)
+    own = RunFacts.read(folder / "hospitals")
+    return Story(collected, scores, facts, PRIVATE, attacks, study, cases, command, own)
 
 
 def attacked(folder: Path, key: str, seed: int) -> Attacked:

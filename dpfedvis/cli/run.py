@@ -22,6 +22,8 @@ examples:
   dpfedvis run --config runs/first/config.toml --seed 1 --out runs/second
 
   dpfedvis run --data digits --epsilon 4 --mechanism k-means --sweeps 8 --perplexity 20 --out runs/third
+  dpfedvis run --data hospitals/*.csv --schema hospitals/schema.toml --epsilon 2 --views views --out runs/hospitals
+  dpfedvis run --data all.csv --schema schema.toml --epsilon 2 --unit person --rows-per-person 3 --out runs/persons
 
 In a TOML file a setting of a mechanism or a map may stand in a table of its name: [k-means] sweeps = 8.
 
@@ -32,8 +34,10 @@ folder holds no record. A run with seeded noise is a simulation: the noise can b
 writes scores and the place and label of every record to simulation/, which nobody has in a real federation;
 --no-evaluate leaves that out, and so does real noise.
 
-Values of a file are taken as they are: --bounds LOW HIGH is one public range for all features, and values outside may
-be clipped. So scale each feature by a public range of its own first, and not by its smallest and largest value.
+Each file is a client, named by the file; in a single file, each value of the client column. Only --clients or --partition
+deals the records to others, which is a simulation. A schema (see dpfedvis data schema) says what each column is, with
+public ranges; without one all columns must be numbers, taken as they are, and --bounds LOW HIGH is one public range for
+all of them. --views writes what each client sees of its own records, with their ids.
 
 A file of your own gets real noise, unless you ask for --noise seeded, and simulation/ only with --noise seeded
 --evaluate. Its classes are those that you name, in your words (--classes benign,malignant); all other labels count as

@@ -58,24 +58,27 @@ _MIX = np.array(
 
 
 def schema() -> Schema:
-    """Return the public schema: ranges from what can be measured at all, lists as the hospitals agreed on them."""
+    """Return the public schema: ranges from what can be measured at all, lists as the hospitals agreed on them.
+
+    Two categories are as far apart as the ends of a range, and patients seldom are: so categories weigh less here.
+    """
     number: dict[str, Any] = {"kind": "number"}
     return Schema(
         (
             Column("patient", role="person"),
             Column("case", role="id"),
             Column("age", **number, range=(0, 110), unit="years"),
-            Column("sex", kind="category", values=("f", "m", "d")),
+            Column("sex", kind="category", values=("f", "m", "d"), weight=0.2),
             Column("admitted", kind="date", range=(date(2024, 1, 1), date(2025, 12, 31)), weight=0.1),
-            Column("ward", kind="category", values=_WARDS),
+            Column("ward", kind="category", values=_WARDS, weight=0.4),
             Column("pressure", **number, range=(60, 240), unit="mmHg", fill=125),
-            Column("glucose", **number, range=(40, 600), unit="mg/dl", log=True, weight=1.5),
-            Column("creatinine", **number, range=(0.3, 15), unit="mg/dl", log=True, weight=1.5, fill=1.0),
-            Column("crp", **number, range=(0.5, 400), unit="mg/l", log=True, weight=1.5),
-            Column("temperature", **number, range=(34, 42), unit="C", weight=1.5),
+            Column("glucose", **number, range=(40, 600), unit="mg/dl", log=True, weight=2),
+            Column("creatinine", **number, range=(0.3, 15), unit="mg/dl", log=True, weight=2, fill=1.0),
+            Column("crp", **number, range=(0.5, 400), unit="mg/l", log=True, weight=2),
+            Column("temperature", **number, range=(34, 42), unit="C", weight=2),
             Column("rate", **number, range=(30, 200), unit="1/min"),
-            Column("pain", kind="ordered", values=_PAIN),
-            Column("smoker", kind="category", values=("yes", "no")),
+            Column("pain", kind="ordered", values=_PAIN, weight=0.4),
+            Column("smoker", kind="category", values=("yes", "no"), weight=0.2),
             Column("diagnosis", role="label", kind="category", values=KINDS),
             Column("remarks", role="drop"),
         )

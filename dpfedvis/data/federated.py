@@ -25,13 +25,14 @@ from dpfedvis.data.errors import InvalidData, PartitionError
 from dpfedvis.data.own_files import load_frames
 from dpfedvis.data.partitions import deal_groups
 from dpfedvis.data.partitions import partition as parse_partition
-from dpfedvis.data.records import ClientRecords, Dataset, Origin, PublicFeatures, RecordIndex, name_labels, pooled_index
+from dpfedvis.data.public_facts import PublicFacts, WithFacts
+from dpfedvis.data.records import ClientRecords, Dataset, PublicFeatures, RecordIndex, name_labels, pooled_index
 from dpfedvis.data.schema import Schema
 
 DEFAULT_CLIENTS = 10
 
 
-class FederatedData:
+class FederatedData(WithFacts):
     """Records split among clients.
 
     Parameters
@@ -100,17 +101,8 @@ class FederatedData:
             }
             clients.append(ClientRecords(title, records, labels, imputed, **named))
         self._clients = tuple(clients)
-        self._missing: Missing = missing
         self._index = pooled_index(self.records, np.arange(self.n_records, dtype=np.int64))
-        self._bounds = check_bounds(bounds)
-        self._class_names = tuple(map(str, class_names))
-        self._origin: Origin = "memory"
-        self._dealt: str | None = None
-        self._by_label = False
-        self._norm: float | None = None
-        self._image_shape: tuple[int, ...] | None = None
-        self._schema: Schema | None = None
-        self._features: PublicFeatures | None = None
+        self._facts = PublicFacts(missing, check_bounds(bounds), class_names=tuple(map(str, class_names)))
         self._before: FederatedData | None = None  # the same records before their features
 
     @classmethod
@@ -170,8 +162,8 @@ class FederatedData:
             class_names=class_names,
         )
         fed._index = pooled_index(fed.records, np.concatenate(rows))
-        fed._dealt = None if groups is not None and how.by_group else how.spec
-        fed._by_label = how.deal is not None
+        dealt = None if groups is not None and how.by_group else how.spec
+        fed._facts = replace(fed._facts, dealt=dealt, by_label=how.deal is not None)
         return fed
 
     @classmethod
@@ -251,8 +243,13 @@ class FederatedData:
 
     def _keep(self, dataset: Dataset) -> None:
         """Keep what is known of the data set, and what each client knows of its own records."""
-        self._origin, self._schema, self._image_shape = dataset.origin, dataset.schema, dataset.image_shape
-        self._norm = None if dataset.schema is None else dataset.schema.norm
+        self._facts = replace(
+            self._facts,
+            origin=dataset.origin,
+            schema=dataset.schema,
+            image_shape=dataset.image_shape,
+            norm=None if dataset.schema is None else dataset.schema.norm,
+        )
         parts = [self._index.rows[part] for part in self._index.slices]
         self._clients = tuple(
             replace(
@@ -301,82 +298,13 @@ class FederatedData:
         return self._index
 
     @property
-    def bounds(self) -> tuple[float, float] | None:
-        """Public range of every feature, or None."""
-        return self._bounds
-
-    @property
-    def norm(self) -> float | None:
-        """Public bound on the norm of a record; None where only `bounds`, or nothing, gives one."""
-        return self._norm
-
-    @property
-    def schema(self) -> Schema | None:
-        """The public schema that prepared the records, or None."""
-        return self._schema
-
-    @property
-    def features(self) -> PublicFeatures | None:
-        """The public features that the records were mapped by, or None."""
-        return self._features
-
-    @property
-    def image_shape(self) -> tuple[int, ...] | None:
-        """Shape of a record that is an image, or None."""
-        return self._image_shape
-
-    @property
-    def preparation(self) -> str:
-        """How records became numbers: hashes of schema and features. It must be the same at all sites.
-
-        Vectors from a file have none: their hash would tell of the records.
-        """
-        parts = [] if self._schema is None else [f"schema {self._schema.sha256}"]
-        if self._features is not None:
-            joined = hasattr(self._features, "taken_on_trust")
-            parts.append(f"{self.n_features} values of a file" if joined else f"features {self._features.digest}")
-        return ", ".join(parts)
-
-    @property
-    def ranges(self) -> str | None:
-        """Where the scale of the user's own columns comes from: public or measured, by the schema, or the file."""
-        if self._schema is not None:
-            return self._schema.ranges
-        return "file" if self._origin == "file" else None
-
-    @property
-    def missing(self) -> Missing:
-        """The rule for missing values."""
-        return self._missing
-
-    @property
     def imputed(self) -> tuple[int, ...]:
         """Number of filled values of each client."""
         return tuple(client.imputed for client in self._clients)
 
-    @property
-    def origin(self) -> Origin:
-        """Where the records come from: arrays in memory, the catalogue, or a file of the user's."""
-        return self._origin
-
-    @property
-    def dealt(self) -> str | None:
-        """The partition, if rows of one table were dealt by their numbers: one row more then moves others."""
-        return self._dealt
-
-    @property
-    def dealt_by_label(self) -> str | None:
-        """The partition, if labels decided who got which record; sizes of clients then tell of labels."""
-        return self._dealt if self._by_label else None
-
-    @property
-    def class_names(self) -> tuple[str, ...]:
-        """Public names of the labels 0, 1, …; empty if a label is its own name."""
-        return self._class_names
-
     def labels_of(self, client: ClientRecords) -> NDArray[np.str_] | None:
         """Return a client's labels by name, shape (n_p,)."""
-        return None if client.y is None else name_labels(client.y, self._class_names)
+        return None if client.y is None else name_labels(client.y, self.class_names)
 
     def pooled(self) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """Return all records in one table, for evaluation only.
@@ -420,7 +348,9 @@ class FederatedData:
         """
         clients = zip(self._clients, records, strict=True)
         made = self._with([replace(client, X=read_only(own)) for client, own in clients])
-        made._bounds, made._norm, made._features, made._image_shape = features.bounds, features.norm, features, None
+        made._facts = replace(
+            self._facts, bounds=features.bounds, norm=features.norm, features=features, image_shape=None
+        )
         made._before = self
         return made
 

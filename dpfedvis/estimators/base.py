@@ -16,11 +16,10 @@ from sklearn.base import BaseEstimator
 from accounting import Budget, Ledger, UnprotectedReleaseError
 from accounting.errors import InvalidParameter
 from accounting.statement import Statement, state
-from accounting.wording import STAND_IN, VECTORS
 from dpfedvis.data import FederatedData
-from dpfedvis.data.features import Vectors, apply, with_features
-from dpfedvis.data.tables import of_frame
+from dpfedvis.data.features import Vectors, with_features
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.estimators.given_data import federated, new_records, public_facts
 from dpfedvis.estimators.known_tables import CLUSTERS, FEDDL, OF_ESTIMATOR, PRIVATE_MAP
 from dpfedvis.estimators.settings import LANDMARKS, EstimatorSettings, draws
 from dpfedvis.estimators.simulation import simulated, started
@@ -287,30 +286,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     def _keep(self, fed: FederatedData, result: FedDLResult) -> None:
         self.feddl_, self.landmarks_, self.ledger_ = result, result.landmarks, result.ledger
         self._clients = [client.own_name for client in fed.clients]
-        self._data_facts = self._public_facts(fed)
+        self._data_facts = public_facts(fed, self.settings_)
         self._slices, self._features = fed.index.slices, fed.features
         self._remarks = ()
-
-    def _public_facts(self, fed: FederatedData) -> dict[str, Any]:
-        """What is publicly known of the data: their number, range, schema and features, and who made the clients."""
-        budget, units = self.settings_.budget, self.settings_.public_units(fed)
-        hidden = budget is not None and budget.hides_records
-        noun = STAND_IN if hidden else "persons" if budget is not None and budget.unit == "person" else "records"
-        found: dict[str, Any] = {} if units is None else {noun: units}
-        # Of a schema, each column has its own range.
-        if fed.schema is None and (bounds := self.settings_.feddl_for(fed).get("bounds")) is not None:
-            found["bounds"] = list(bounds)
-        if fed.ranges is not None:
-            found["ranges"] = fed.ranges
-        if fed.schema is not None:
-            found["schema"] = f"{len(fed.schema.features)} columns as features, sha256 {fed.schema.sha256}"
-        if fed.features is not None:
-            # The hash of vectors from a file would tell of the records.
-            of_file = isinstance(fed.features, Vectors)
-            found["features"] = VECTORS if of_file else f"{fed.features.name}, sha256 {fed.features.digest}"
-        if fed.origin == "file" and fed.dealt is not None:
-            found["dealt"] = fed.dealt
-        return found
 
     def _check_release(self) -> None:
         """Refuse a release of rows that the budget does not allow."""
@@ -404,12 +382,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         X : array of shape (n, m), or a data frame where there is a schema
         name : str
         """
-        if self._schema is not None and hasattr(X, "columns"):
-            X = self._schema.prepare(of_frame(name, X)).X
-        records = as_new_records(X, self.n_features_in_)
         if isinstance(self._features, Vectors):
             raise ReleaseUnavailable("new records have no vectors: those of this fit came from a file")
-        return records if self._features is None else apply(self._features, records, name)
+        return new_records(X, name, self.n_features_in_, self._schema, self._features)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out who looks on, and where files are: they are of the process that has fitted."""
@@ -428,33 +403,6 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             The client of each record of an array; by default there is one.
         """
         raise NotImplementedError
-
-
-def federated(X: Any, y: Any, groups: Any) -> tuple[FederatedData, NDArray[np.int64] | None]:
-    """Return data as they were given to `fit`; for an array also the row of each record, in the order of clients."""
-    if isinstance(X, FederatedData):
-        if groups is not None:
-            raise InvalidParameter("groups", type(groups).__name__, "left out with FederatedData, which has clients")
-        return X, None
-    if isinstance(X, str | bytes) or not (hasattr(X, "__array__") or isinstance(X, Sequence)):
-        raise InvalidParameter("data", type(X).__name__, "FederatedData, or an array or data frame of numbers")
-    if groups is None:
-        fed = FederatedData([X], None if y is None else [y])
-    else:
-        fed = FederatedData.split(X, y, partition="groups", groups=groups)
-    return fed, fed.index.rows
-
-
-def as_new_records(X: Any, features: int) -> Array:
-    """Return records of a client that joins later, shape (n, m), float32; named errors for anything else."""
-    records = np.asarray(X, dtype=np.float32)
-    if records.ndim != 2 or records.shape[1] != features:
-        raise InvalidParameter("shape of the new records", records.shape, f"(n, {features})")
-    if not len(records):
-        raise InvalidParameter("number of new records", 0, "at least 1")
-    if not np.isfinite(records).all():
-        raise InvalidParameter("the new records", "nan or inf", "finite")
-    return records
 
 
 def _spread(budget: Any, epsilon: Any) -> dict[str, Any]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from accounting.rounding import rounded_up
 from dpfedvis.data import load
+from dpfedvis.data.example import hospitals
 from dpfedvis.evaluation.metrics import METRICS, Evaluated
 from dpfedvis.evaluation.scores import score
 from dpfedvis.evaluation.theory.bound import NORMS, Norm
@@ -24,9 +26,11 @@ from dpfedvis.reporting.bounds import COLUMNS, pick, size, verdicts
 from dpfedvis.reporting.palette import looks
 from dpfedvis.reporting.rendering import render_html, shown
 from dpfedvis.reporting.run_facts import Cloud, Grouping, RunFacts, number
+from dpfedvis.runs.folder import write_texts
 from dpfedvis.runs.settings import RunConfig
 
 PRIVATE = ("private-low", "private-high")
+HOSPITAL_PATIENTS = 400  # of a hospital, on average
 _SCORES = ("ca_10", "npa_10", "nmi", "mmd_common")
 _KINDS = ("learned", "noisy landmarks")
 
@@ -70,6 +74,8 @@ class Story:
     cases : sequence of Case
     command : str
         That makes the same page again.
+    hospitals : RunFacts
+        A private map of the example's CSV files; see `hospital_run`.
     """
 
     central: Cloud
@@ -80,6 +86,7 @@ class Story:
     study: Study
     cases: Sequence[Case]
     command: str
+    hospitals: RunFacts
 
     @property
     def names(self) -> dict[str, str]:
@@ -107,6 +114,24 @@ def plan(
     return {key: RunConfig.from_mapping(each) for key, each in settings.items()}
 
 
+def hospital_run(folder: Path, seed: int, jobs: int) -> RunConfig:
+    """Write the example's files into a folder, and return the settings of a private map of them."""
+    files = write_texts(folder, hospitals(HOSPITAL_PATIENTS, seed))
+    *tables, schema = map(str, files)
+    return RunConfig.from_mapping(
+        {
+            "data": tables,
+            "schema": schema,
+            "epsilon": 2.0,
+            "trust": "aggregate",
+            "noise": "seeded",
+            "evaluate": True,
+            "seed": seed,
+            "jobs": jobs,
+        }
+    )
+
+
 def central(config: RunConfig) -> tuple[Cloud, dict[str, float]]:
     """Return t-SNE of the collected records, in the order of the clients, and its scores."""
     fed = config.federated()
@@ -131,6 +156,8 @@ def page(story: Story) -> str:
     figures = {
         f"map-{key}": {**interactive_maps.points(each, webgl=False), "compact": True} for key, each in clouds.items()
     }
+    if story.hospitals.simulation is not None:
+        figures["hospitals"] = interactive_maps.points(story.hospitals.simulation.cloud, webgl=False)
     if last.density is not None:
         figures["public"] = interactive_maps.density(last.density, last.cloud.places)
     classes = story.central.groupings["class"].names if "class" in story.central.groupings else ()
@@ -144,6 +171,7 @@ def page(story: Story) -> str:
         central_scores=_scores(story.central_scores),
         scores={key: _scores({} if each is None else each.scores) for key, each in simulated.items()},
         maps={key: len(each.places) for key, each in clouds.items()},
+        hospital_score=_scores(_simulated(story.hospitals))[0],
         key=list(zip(classes, looks(len(classes)), strict=True)),
         nominal=number(runs["plus"].statement["nominal_epsilon"]),
         budget=budget.read_text(encoding="utf-8") if budget.exists() else "",
@@ -152,6 +180,10 @@ def page(story: Story) -> str:
         verdicts=verdicts(story.cases),
         figures=figures,
     )
+
+
+def _simulated(facts: RunFacts) -> Mapping[str, float]:
+    return {} if facts.simulation is None else facts.simulation.scores
 
 
 def _scores(scores: Mapping[str, float]) -> list[str]:

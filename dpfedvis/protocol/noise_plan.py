@@ -377,8 +377,8 @@ def _sensitivity_of_any_change(mechanism: Mechanism, public: PublicParameters, d
         raise InvalidParameter(
             "unit of the budget",
             "person",
-            f"record for {mechanism.what}, where one record more changes the part of others; public bounds, or a "
-            "schema, do without a scale histogram",
+            f"record for the {mechanism.what}, in which one record more changes the part of others (a scale histogram "
+            "is not needed with a schema, public bounds or tau_x)",
         ) from None
 
 

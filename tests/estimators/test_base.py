@@ -9,7 +9,8 @@ import pytest
 
 from accounting import Budget, GaussianRelease, InvalidParameter, Unprotected, UnprotectedReleaseError
 from dpfedvis import FederatedData
-from dpfedvis.estimators.base import FederatedEstimator, ReleaseUnavailable, as_new_records
+from dpfedvis.estimators.base import FederatedEstimator, ReleaseUnavailable
+from dpfedvis.estimators.given_data import as_new_records
 from dpfedvis.mechanisms.rows import DistanceRows, GramRows
 from dpfedvis.numerics.projections import clip_norms
 from dpfedvis.server.checkpoint import SnapshotMismatch

@@ -40,7 +40,9 @@ def test_every_epsilon_is_that_of_a_ledger(demo: Path) -> None:
 
 def test_no_epsilon_stands_without_whom_it_is_against(demo: Path) -> None:
     seen = re.sub(r"<details>.*?</details>", "", own(index(demo)), flags=re.DOTALL)
-    assert seen.count("against a server that sees sums over clients") == 4  # two headlines, and below the table
+    assert (
+        seen.count("against a server that sees sums over clients") == 5
+    )  # two headlines, below the table, and of the hospitals
     assert "noisy rows, ε = 10, against whoever sees the uploads" in seen
     assert "Clients share the noise, and each knows its own share" in seen
 
@@ -81,13 +83,16 @@ def test_the_attack_succeeds_on_exact_rows_and_fails_under_privacy(demo: Path) -
 def test_all_parts_are_there_and_links_lead_somewhere(demo: Path) -> None:
     text, outline = index(demo), Outline(index(demo))
     assert outline.open == []
-    parts = {"glance", "maps", "plus", "attack", "public", "ledger", "bounds", "more"}
+    parts = {"glance", "maps", "plus", "attack", "public", "files", "ledger", "bounds", "more"}
     assert {each["id"] for each in outline.of("section")} == parts
     for link in outline.of("a"):
         target = link["href"] or ""
         assert target.startswith("#") or (demo / target).is_file(), target
     maps = {f"map-{key}" for key in ("central", *RUNS)}
-    assert set(figures(text)) == maps | {"public"}
+    assert set(figures(text)) == maps | {"public", "hospitals"}
+    config = (demo / "hospitals" / "config.toml").read_text()
+    assert all(Path(path).name in config for path in (demo / "hospital-files").glob("*.csv"))
+    assert "runs/story/hospital-files/schema.toml" in config
     assert "certificate" in text
     assert "All releases, as recorded in the ledger" in text
     drawn = (demo / "private-high" / "figures" / "budget.svg").read_bytes()

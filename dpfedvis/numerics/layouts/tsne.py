@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, ClassVar
 
@@ -53,7 +54,7 @@ class TSNELayout:
         k = min(len(estimate.left) - 1, int(3 * self.perplexity))
         neighbors = nearest(estimate, k, method=task.search, seed=task.seed)
         affinities = affinity.PerplexityBasedNN(
-            perplexity=min(self.perplexity, k / 3), knn_index=_index(estimate, neighbors), n_jobs=task.jobs
+            perplexity=min(self.perplexity, k / 3), knn_index=_Index(estimate, neighbors), n_jobs=task.jobs
         )
         settings = {"n_jobs": task.jobs, "random_state": task.seed, **self.further}
         start = settings.pop("initialization", None)
@@ -66,13 +67,12 @@ class TSNELayout:
         layout.gradient_descent_params["callbacks"] = settings.get("callbacks")  # later records are not counted
         # openTSNE's `transform` centres the map's box in place. Done here, later records land in the map as shown.
         layout -= (layout.max(axis=0) + layout.min(axis=0)) / 2
+        return LaidOut(np.array(layout, dtype=np.float64), neighbors, partial(self._place, layout))
 
-        def place(queries: Array) -> Array:
-            # Perplexity 5 and openTSNE's own schedule: its advice for new points among fixed ones.
-            perplexity = min(5.0, self.perplexity, len(layout) / 3)
-            return np.array(layout.transform(queries, perplexity=perplexity), dtype=np.float64)
-
-        return LaidOut(np.array(layout, dtype=np.float64), neighbors, place)
+    def _place(self, layout: Any, queries: Array) -> Array:
+        # Perplexity 5 and openTSNE's own schedule: its advice for new points among fixed ones.
+        perplexity = min(5.0, self.perplexity, len(layout) / 3)
+        return np.array(layout.transform(queries, perplexity=perplexity), dtype=np.float64)
 
     def lay_out_anchors(self, anchors: Array, seed: int) -> Array:
         """Return places of the anchors of a private map."""
@@ -118,19 +118,24 @@ def _pca_start(points: Array, seed: int) -> Array:
     return start
 
 
-def _index(estimate: DistanceEstimate, neighbors: Neighbors) -> Any:
-    """Our neighbours in openTSNE's terms, also for records that come later."""
-    from openTSNE.nearest_neighbors import KNNIndex  # takes a second to import
+@dataclass(frozen=True, eq=False)
+class _Index:
+    """Our neighbours as openTSNE's `KNNIndex` has them, also for records that come later."""
 
-    class Index(KNNIndex):  # type: ignore[misc]  # openTSNE has no types
-        def __init__(self) -> None:
-            self.n_samples, self.k = neighbors.indices.shape
+    estimate: DistanceEstimate
+    neighbors: Neighbors
 
-        def build(self) -> tuple[NDArray[np.int64], Array]:
-            return neighbors.indices, neighbors.distances.astype(np.float64)
+    @property
+    def n_samples(self) -> int:
+        return len(self.neighbors.indices)
 
-        def query(self, query: Array, k: int) -> tuple[NDArray[np.int64], Array]:
-            found = nearest_to(estimate, np.asarray(query, dtype=np.float32), k)
-            return found.indices, found.distances.astype(np.float64)
+    @property
+    def k(self) -> int:
+        return int(self.neighbors.indices.shape[1])
 
-    return Index()
+    def build(self) -> tuple[NDArray[np.int64], Array]:
+        return self.neighbors.indices, self.neighbors.distances.astype(np.float64)
+
+    def query(self, query: Array, k: int) -> tuple[NDArray[np.int64], Array]:
+        found = nearest_to(self.estimate, np.asarray(query, dtype=np.float32), k)
+        return found.indices, found.distances.astype(np.float64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -79,7 +80,7 @@ class UMAPLayout:
 
             layout = UMAP(**settings, precomputed_knn=(indices, distances)).fit_transform(estimate.left)
         places = np.asarray(layout, dtype=np.float64)
-        return LaidOut(places, neighbors, lambda queries: self._place(estimate, places, queries))
+        return LaidOut(places, neighbors, partial(self._place, estimate, places))
 
     def _place(self, estimate: DistanceEstimate, places: Array, queries: Array) -> Array:
         """Weighted mean of the places of the nearest records, weights as in UMAP's graph: exp(−(d − d₁)/scale)."""

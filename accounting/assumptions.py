@@ -25,12 +25,12 @@ def composed(events: Iterable[Event], delta: float) -> float:
 
 
 def without_own_share(events: Sequence[Event]) -> list[Event] | None:
-    """Return the events of one run as another client faces them, where clients share the noise; None where none do.
+    """Return the events of one run as another client faces them, where clients share the noise and none is taken to
+    collude; None otherwise: what was planned for colluders holds against them.
 
-    Each of P clients adds noise of variance σ²/P to the sum. One that sees the sum can take its own share off, and of
-    the variance (P − 1)/P is left. So every σ of shared releases is lowered by the root of that. P is the number of
-    clients in the sum, however many events they have in the ledger. For c clients that work together it would be
-    (P − c)/P.
+    Each client adds noise of variance σ²/t, of t clients in the sum at least. One that sees the sum can take its own
+    share off, and of the variance (t − 1)/t is left. So every σ of shared releases is lowered by the root of that. An
+    event without a threshold is of a sum of all its clients.
     """
     clients: dict[tuple[str, int | None], set[str]] = {}
     for event in events:
@@ -38,10 +38,12 @@ def without_own_share(events: Sequence[Event]) -> list[Event] | None:
             clients.setdefault((event.what, event.round), set()).add(event.client)
     if not clients or min(map(len, clients.values())) < 2:
         return None  # there is no other client
+    if any(isinstance(event, GaussianRelease) and event.colluders for event in events):
+        return None
     seen: list[Event] = []
     for event in events:
         if isinstance(event, GaussianRelease) and _shared(event):
-            event = _of_others(event, len(clients[event.what, event.round]))
+            event = _of_others(event, event.threshold or len(clients[event.what, event.round]))
         seen.append(event)
     return seen
 
@@ -88,10 +90,10 @@ def _shared(event: Event) -> bool:
 
 
 def _of_others(event: GaussianRelease, among: int) -> GaussianRelease:
-    """Return the event with the noise of all of so many clients but one.
+    """Return the event with the noise of all of t clients but one.
 
-    On a grid g each share has s² = ((σ/g)² + 4/r²)/P, for the smallest relative noise r ≥ 1/√2 of a value. P − 1 of
-    them are worth g√((P − 1)s² − 4/r²), whose square is σ²(P − 1)/P − 4g²/(r²P).
+    On a grid g each share has s² = ((σ/g)² + 4/r²)/t, for the smallest relative noise r ≥ 1/√2 of a value. t − 1 of
+    them are worth g√((t − 1)s² − 4/r²), whose square is σ²(t − 1)/t − 4g²/(r²t).
     """
     left = event.sigma**2 * (among - 1) / among - 8 * (event.grid or 0.0) ** 2 / among
     return _with_noise(event, math.sqrt(max(left, 0.0)) / event.sigma or 1e-9)

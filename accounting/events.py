@@ -21,6 +21,7 @@ ON_GRID = ("seeded", "discrete")  # noise sources that draw integers
 # parties, each with at most 2⁴⁹, have less than 2⁵⁹.
 _LEAST_CELLS, _MOST_CELLS = math.sqrt(12) * (1 - 1e-9), 2.0**59
 
+_SHARING = ("threshold", "colluders")
 TRUSTS: tuple[str, ...] = get_args(Trust)
 STAGES: tuple[str, ...] = get_args(Stage)
 
@@ -94,6 +95,9 @@ class GaussianRelease(Event):
     values : int
         Integers of noise drawn for one release: the length of the vector, times the number of parties where several
         add noise of their own and the sum is seen. What sampler and grid add to ε follows from it. 0 without a grid.
+    threshold, colluders : int, optional
+        Where parties share the noise (`accounting.sharing`): fewest of them in a sum, and how many may take theirs off.
+        `sigma` is what is left then.
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -103,6 +107,8 @@ class GaussianRelease(Event):
     count: int = 1
     grid: float | None = None
     values: int = 0
+    threshold: int | None = None
+    colluders: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -112,6 +118,20 @@ class GaussianRelease(Event):
         ratio = self.sensitivity / self.sigma
         checks.positive("count·(sensitivity/sigma)²", checks.product(self.count, ratio * ratio))
         self._check_grid()
+        if (self.threshold is None) != (self.colluders is None):
+            raise InvalidParameter(
+                "threshold and colluders", (self.threshold, self.colluders), "both given, or neither"
+            )
+        if self.threshold is not None:
+            if self.trust != "aggregate":
+                raise InvalidParameter("threshold", self.threshold, "left out where the noise is not shared")
+            object.__setattr__(self, "threshold", checks.count("threshold", self.threshold))
+            object.__setattr__(self, "colluders", checks.whole("colluders", self.colluders or 0, 0, self.threshold - 1))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields and the kind, ready for JSON; without those of sharing where the noise is not shared."""
+        found = super().to_dict()
+        return found if self.threshold is not None else {k: v for k, v in found.items() if k not in _SHARING}
 
     def _check_grid(self) -> None:
         if self.grid is None:

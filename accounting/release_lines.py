@@ -28,6 +28,8 @@ class Line:
     sampling_rate: float | None
     share: float | None
     note: str
+    threshold: int | None = None
+    colluders: int | None = None
 
 
 def lines_of(events: Sequence[Event]) -> tuple[Line, ...]:
@@ -79,6 +81,9 @@ def _line(key: tuple[str, ...], group: list[Event], squares: Mapping[str, float]
         sampling_rate=first.sampling_rate if isinstance(first, SampledGaussianRelease) else None,
         share=None if squares is None or not gaussian else _share(gaussian, squares),
         note=note,
+        # Of several runs, those that protect least.
+        threshold=min((event.threshold for event in gaussian if event.threshold is not None), default=None),
+        colluders=min((event.colluders for event in gaussian if event.colluders is not None), default=None),
     )
 
 

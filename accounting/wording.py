@@ -16,13 +16,13 @@ VECTORS = "vectors from a file"  # a public fact: features that were computed el
 SEEDED = "seeded"  # the one noise source that can be taken off again
 TRUST = {
     "local": "each client adds all the noise itself, and nobody is trusted",
-    "aggregate": "the server is trusted to see only sums over clients, which share the noise",
+    "aggregate": "only sums over clients are seen, which share the noise",
     "central": "the server is trusted to see exact uploads and to add the noise",
 }
 # Against whom ε holds, and what that adversary sees. A run has the adversary of the most trust that it needs.
 _SEES = {
     "central": ("against whoever sees what a trusted server publishes", "what the server publishes"),
-    "aggregate": ("against a server that sees sums over clients", "the sums over clients"),
+    "aggregate": ("against a server that sees sums over clients{}", "the sums over clients{}"),
     "local": ("against whoever sees the uploads", "all uploads"),
 }
 _UNIT = {
@@ -170,6 +170,10 @@ def short(*, simulation: bool, one_machine: bool) -> str:
 
 def _sees(statement: Statement) -> tuple[str, str]:
     against, seen = _SEES[next((name for name in _SEES if name in statement.trusts), "local")]
+    _, colluders = _sharing(statement)
+    together = f" and any {colluders} of them together" if colluders else ""
+    against = against.format(together if colluders != 1 else " and any one of them")
+    seen = seen.format(f" and what {colluders} of them know" if colluders else "")
     mixed = len(statement.trusts) > 1 and "local" in statement.trusts
     more = " and uploads that carry all of their noise" if mixed else ""
     return against + more, seen + more
@@ -183,7 +187,41 @@ def _trust(statement: Statement) -> list[str]:
         sentences.append(
             "One process held the records of all sites, so that trust between them was neither needed nor tested."
         )
-    return sentences + (["The secure sum is simulated."] if "aggregate" in statement.trusts else [])
+    if "aggregate" in statement.trusts:
+        sentences += _of_sums(statement)
+    return sentences
+
+
+def _sharing(statement: Statement) -> tuple[int | None, int | None]:
+    """Fewest sites in a sum, and sites that may work together; None where sums are of all sites."""
+    lines = [line for line in statement.lines if line.trust == "aggregate" and line.threshold is not None]
+    if not lines:
+        return None, None
+    return min(line.threshold or 0 for line in lines), min(line.colluders or 0 for line in lines)
+
+
+def _of_sums(statement: Statement) -> list[str]:
+    """What is said of sums: how they were formed, who may drop out or collude, and what that costs."""
+    threshold, colluders = _sharing(statement)
+    if statement.one_machine:
+        formed = "Sums were formed in the clear, on one machine."
+    else:
+        formed = (
+            "Sums were formed by a secure sum among the sites (Bonawitz et al. 2017): the server sees masked uploads. "
+            "It does not hide who took part, and does not bound what a site adds."
+        )
+    if threshold is None or colluders is None:
+        return [formed]
+    together = "no sites" if not colluders else "any one site" if colluders == 1 else f"any {colluders} sites"
+    parties = max(line.clients for line in statement.lines if line.trust == "aggregate")
+    factor = math.sqrt(parties / (threshold - colluders))
+    return [
+        formed,
+        f"A sum is opened only if at least {threshold} of {parties} sites are in it. ε holds against the server and "
+        f"{together} together with it. For that, and for sites that drop out, a sum of all sites has {factor:.3g} "
+        "times the noise that ε needs.",
+        "That a site drops out must not depend on one record.",
+    ]
 
 
 def _adversary(statement: Statement) -> str | None:
@@ -256,10 +294,11 @@ def _assumptions(statement: Statement) -> list[str]:
     found = []
     if statement.at_two_sites is not None:
         how = "two noises, √2·μ" if statement.trusts == ("local",) else "one sum with one noise, up to 2·μ"
-        two = f"For a record that two of them hold, ε = {rounded_up(statement.at_two_sites)} ({how})."
+        one = "person at" if statement.unit == "person" else "record at"
+        two = f"For a {one} two of them, ε = {rounded_up(statement.at_two_sites)} ({how})."
         found.append(f"Sites are disjoint. {_with_noise(statement, two)}")
     elif len({line.clients for line in statement.lines} - {1}):
-        found.append("Sites are disjoint. For a record that two of them hold, ε is larger.")
+        found.append("Sites are disjoint. For what two of them hold, ε is larger.")
     if statement.unit == "record":
         found.append(f"A record is one row. {_with_noise(statement, _rows(statement))}")
     elif statement.unit == "person":
@@ -306,7 +345,7 @@ def _dealt(statement: Statement) -> str | None:
     found = statement.facts.get("dealt")
     if found is None:
         return None
-    return f"The clients are a simulation: the records of one table were dealt to them (partition {found})."
+    return f"The clients are a simulation: records were dealt to them (partition {found})."
 
 
 def _units(statement: Statement) -> tuple[int, str] | None:

@@ -27,7 +27,7 @@ from attacks.auditing.games import audit_games, scores_of
 from attacks.auditing.ledger_checks import check_ledger
 from attacks.auditing.noise_checks import check_noise
 from attacks.auditing.predictions import exact_total
-from attacks.auditing.residuals import residual
+from attacks.auditing.residuals import claimed_noise, residual
 from attacks.auditing.result import AuditResult
 from dpfedvis.data import FederatedData
 from dpfedvis.estimators.simulation import simulated
@@ -280,6 +280,7 @@ class NoiseAudit:
                 for name, each, weight, site in zip(names, sizes, weights, link.members, strict=True)
             ),
             values=size * drawn_by(mechanism.trust, self.clients),
+            **claimed_noise(mechanism.trust, self.clients),
         )
         session = Session(link, contract, Mirror(ledger), watcher)
         session.open()

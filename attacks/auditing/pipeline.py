@@ -24,6 +24,7 @@ from attacks.auditing.evidence import Watcher
 from attacks.auditing.noise import Progress
 from attacks.auditing.pipeline_games import Played, WatchedRun
 from attacks.auditing.pipeline_model import PipelineModel, orthogonal_pairs, stages
+from attacks.auditing.residuals import claimed_noise
 from attacks.auditing.result import AuditResult
 from dpfedvis import FedTSNE
 from dpfedvis.data import FederatedData
@@ -173,6 +174,7 @@ class PipelineAudit:
             random_state=seed,
             n_jobs=1,
             noise=self.noise,
+            **claimed_noise(mechanism.trust, clients),
             private_map={
                 "anchors": _ANCHORS,
                 "placement": _PLACEMENT,

@@ -5,15 +5,18 @@ The auditor tossed the coins and knows every record, so that nothing of an uploa
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import GaussianRelease
+from accounting.events import Trust
 from accounting.noise import parameter
 from attacks.auditing.evidence import Predictor, Seen
 from dpfedvis.numerics.exact import Floats, Integers
@@ -64,9 +67,20 @@ def residual(seen: Seen, predict: Predictor, coins: Mapping[str, bool], unit: st
         relative = pair.relative
     stated: Floats = np.ones(1) if relative is None else np.ravel(relative).astype(np.float64)
     # What several parties add has the parameter of one: a sum of P parts has √P times that of a part.
-    stated = stated * parameter(event.sigma, event.grid, least=float(stated.min()))
+    parties = len(seen.events) if event.trust == "aggregate" else 1
+    shares = parties if event.threshold is None else event.threshold - (event.colluders or 0)
+    own = parameter(event.sigma, event.grid, parties=shares, least=float(stated.min()))
+    stated = stated * (own * math.sqrt(parties))
     cells = np.rint(np.ravel(seen.integers) - total).astype(np.int64)
     return Residual(unit or event.client, (event.what, event.round or 0), cells, total, stated)
+
+
+def claimed_noise(trust: Trust, clients: int) -> dict[str, Any]:
+    """Settings of a sum whose noise is just what its ε rests on: all clients are in it, and none takes its own off.
+
+    An audit plays against that noise. With fewer shares than clients a sum of all of them has more.
+    """
+    return {"threshold": clients, "colluders": 0} if trust == "aggregate" else {}
 
 
 def by_key(noises: Iterable[Residual]) -> dict[Key, list[Residual]]:

@@ -22,6 +22,7 @@ from accounting import (
     sensitivity,
 )
 from accounting.budget import ADJACENCIES
+from accounting.sharing import Sharing
 from dpfedvis.cli.common import MissingOption, add_command, print_result
 
 _EXAMPLE = """\
@@ -29,7 +30,10 @@ example:
   dpfedvis calibrate --epsilon 1 --delta 1e-5 --mechanism gradient --rounds 50 \\
       --records 4000 --landmarks 500 --gamma 0.005
 
-Add --tau-x, --tau-y and --upsilon to see the sensitivity of the paper's Thm 6 beside the tight one.
+Add --tau-x, --tau-y and --upsilon to see the sensitivity of the paper's Thm 6 beside the tight one. Add --clients to
+see what each adds where they share the noise of a sum (trust aggregate), and what drop-outs and colluders cost:
+
+  dpfedvis calibrate --epsilon 1 --delta 1e-5 --mechanism mean-embedding --records 40000 --clients 10 --colluders 2
 """
 
 Arguments = argparse.Namespace
@@ -95,6 +99,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--step-size", type=float, help="step size η of variable (one over the smoothness constant)")
     parser.add_argument("--sampling-rate", type=float, help="Poisson sampling rate q of the records in each round")
     parser.add_argument("--adjacency", choices=ADJACENCIES, help="replace-one, or add-remove if sampled")
+    parser.add_argument("--clients", type=int, help="clients that share the noise of a sum over all their records")
+    parser.add_argument("--threshold", type=int, help="fewest of them in a sum (all, or from five on all but a tenth)")
+    parser.add_argument("--colluders", type=int, help="of them, how many may work together with the server (1)")
     parser.add_argument("--accountants", type=_names, default=list(ACCOUNTANTS), help="which to ask, as gdp,pld (all)")
 
 
@@ -133,10 +140,29 @@ def _result(arguments: argparse.Namespace) -> dict[str, Any]:
         "noise_multiplier": release.noise_multiplier,
         # Under sampling no single μ describes the release.
         "mu": release.mu if arguments.sampling_rate is None else None,
+        "sharing": _sharing(arguments, release.sigma),
         "epsilon": budget.epsilon,
         "delta": budget.delta,
         "accountant": plan.accountant.name,
         "accountants": _opinions(arguments.accountants, plan.composition, release),
+    }
+
+
+def _sharing(arguments: argparse.Namespace, sigma: float) -> dict[str, Any] | None:
+    """Return what each client adds where clients share the noise."""
+    if arguments.clients is None:
+        for name in ("threshold", "colluders"):
+            if (value := getattr(arguments, name)) is not None:
+                raise InvalidParameter(f"--{name}", value, "left out without --clients")
+        return None
+    sharing = Sharing.of(arguments.clients, arguments.threshold, arguments.colluders)
+    return {
+        "clients": sharing.parties,
+        "threshold": sharing.threshold,
+        "colluders": sharing.colluders,
+        "sigma_of_each": sigma / math.sqrt(sharing.shares),
+        "sigma_of_the_sum": sigma * sharing.factor,
+        "factor": sharing.factor,
     }
 
 
@@ -218,6 +244,15 @@ def _table(result: dict[str, Any]) -> str:
     ]
     if result["mu"] is not None:
         lines.append("  μ".ljust(24) + f"{result['mu']:.6g}")
+    if (shared := result["sharing"]) is not None:
+        lines += [
+            "",
+            f"  {shared['clients']} clients share the noise; at least t = {shared['threshold']} in a sum, c = "
+            f"{shared['colluders']} may collude",
+            "  σ of each".ljust(24) + f"{shared['sigma_of_each'] * (1 + 5e-6):.6g}",
+            "  σ of a sum of all".ljust(24)
+            + f"{shared['sigma_of_the_sum']:.6g}   √(P/(t − c)) = {shared['factor']:.4g} × σ",
+        ]
     lines += ["", f"  {'accountant':<12} {'ε of this σ':>12} {'σ it asks for':>14}", "  " + "-" * 42]
     for name, opinion in result["accountants"].items():
         epsilon, sigma = opinion["epsilon"], opinion["sigma"]

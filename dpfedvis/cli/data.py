@@ -1,6 +1,7 @@
 """``dpfedvis data``: which data sets there are, what is in one, a draft of a schema, and example files."""
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, Any
 
 from dpfedvis.cli.common import add_command, path, print_result
@@ -88,7 +89,11 @@ def draft_schema(args: argparse.Namespace) -> int:
 
     if args.out.exists():
         raise FolderTaken(f"{args.out} exists; choose another name")
-    text = draft(paths_of(args.files), ranges_from_data=args.ranges_from_data)
+    made = draft(paths_of(args.files), ranges_from_data=args.ranges_from_data)
+    # On this terminal only: they tell of the records.
+    for remark in made.remarks:
+        print(f"dpfedvis: at home: {remark}", file=sys.stderr)
+    text = made.text
     (written,) = write_texts(args.out.parent, {args.out.name: text})
     open_columns = sum(line.startswith(("# range", "# values")) for line in text.splitlines())
     facts = {"schema": str(written), "ranges": "measured" if args.ranges_from_data else "open", "open": open_columns}

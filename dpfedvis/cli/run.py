@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpfedvis.cli.settings_flags import add_settings, spelled_as_flags
@@ -34,10 +34,10 @@ folder holds no record. A run with seeded noise is a simulation: the noise can b
 writes scores and the place and label of every record to simulation/, which nobody has in a real federation;
 --no-evaluate leaves that out, and so does real noise.
 
-Each file is a client, named by the file; in a single file, each value of the client column. Only --clients or --partition
-deals the records to others, which is a simulation. A schema (see dpfedvis data schema) says what each column is, with
-public ranges; without one all columns must be numbers, taken as they are, and --bounds LOW HIGH is one public range for
-all of them. --views writes what each client sees of its own records, with their ids.
+Each file is a client, named by the file; in a single file, each value of the client column. Only --clients or
+--partition deals the records to others, which is a simulation. A schema (see dpfedvis data schema) says what each
+column is, with public ranges; without one all columns must be numbers, taken as they are, and --bounds LOW HIGH is one
+public range for all of them. --views writes what each client sees of its own records, with their ids.
 
 A file of your own gets real noise, unless you ask for --noise seeded, and simulation/ only with --noise seeded
 --evaluate. Its classes are those that you name, in your words (--classes benign,malignant); all other labels count as
@@ -111,18 +111,22 @@ def _run(arguments: argparse.Namespace) -> int:
             changed=None if hasattr(arguments, "config") else flagged(arguments),
             ledger=getattr(arguments, "ledger", None),
             lifetime_epsilon=getattr(arguments, "lifetime_epsilon", None),
+            tell=_tell,
         )
     finally:
         bar.close()
         stages.close()
-    # On this terminal only: they tell of the records.
-    for note in done.notes:
-        print(f"dpfedvis: at home: {note}", file=sys.stderr)
     for warning in done.warnings:
         print(f"dpfedvis: warning: {warning}", file=sys.stderr)
     summary = {**done.summary(), "chosen": chosen(given, done.config)}
     print(json.dumps(summary, indent=2) if arguments.json else _page(done, summary))
     return 0
+
+
+def _tell(notes: Sequence[str]) -> None:
+    """Print what was found in the data: on this terminal only, since it tells of the records."""
+    for note in notes:
+        print(f"dpfedvis: at home: {note}", file=sys.stderr)
 
 
 def flagged(arguments: argparse.Namespace) -> list[str]:

@@ -53,7 +53,8 @@ class _Once(argparse._StoreAction):
         self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: str | None = None
     ) -> None:
         if option_string is not None and self.dest in parser.given:
-            parser.error(f"{option_string} is given twice")
+            way = f": write {option_string} A B" if self.nargs == "+" else ""
+            parser.error(f"{option_string} is given twice{way}")
         parser.given.add(self.dest)
         super().__call__(parser, namespace, values, option_string)
 

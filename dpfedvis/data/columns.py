@@ -4,6 +4,7 @@ A value is prepared by itself, from public facts alone: no other record, and not
 """
 
 import math
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import date, datetime
@@ -79,7 +80,9 @@ class Column:
         known = [each.name for each in fields(cls) if each.name != "name"]
         if not isinstance(values, Mapping):
             raise InvalidSchema(f"column {name!r} must be a table of settings, not {values!r}")
-        for key in values:
+        for key, value in values.items():
+            if key not in known and isinstance(value, Mapping):
+                raise InvalidSchema(f'a name with a point is quoted: [columns."{name}.{key}"]')
             if key not in known:
                 raise InvalidSchema(f"column {name!r} has a setting {key!r}; known are {', '.join(known)}")
         own: dict[str, Any] = {key: tuple(each) if isinstance(each, list) else each for key, each in values.items()}
@@ -113,7 +116,7 @@ class Column:
         """Largest of these values; the smallest is 0."""
         return self.weight / math.sqrt(2) if self.kind == "category" else self.weight
 
-    def encoded(self, column: NDArray[Any]) -> tuple[NDArray[np.float32], int, int]:
+    def encoded(self, column: NDArray[Any]) -> tuple[NDArray[np.float32], int, int, int]:
         """Prepare a feature.
 
         Parameters
@@ -125,14 +128,15 @@ class Column:
         -------
         values : array of shape (n, width)
             From 0 to `largest`. Two categories are as far apart as the ends of a range.
-        missing, unknown : int
-            How many values are missing, and how many are not in the list or not of the kind; both are filled.
+        missing, unknown, beyond : int
+            How many values are missing, and how many are not in the list or not of the kind, both of which are filled;
+            and how many lie beyond the range, and count as its ends.
         """
         if self.kind == "category":
             codes, missing, unknown = self._codes(column)
             spread = np.zeros((len(codes), len(self.values) + 1), dtype=np.float32)
             spread[np.arange(len(codes)), codes] = self.largest
-            return spread[:, :-1], missing, unknown
+            return spread[:, :-1], missing, unknown, 0
         if self.kind == "ordered":
             codes, missing, unknown = self._codes(column)
             middle = (len(self.values) - 1) / 2
@@ -140,18 +144,19 @@ class Column:
         else:
             places, missing, unknown = self._places(column)
             low, high = self._ends
+        beyond = int(((places < low) | (places > high)).sum())
         parts = np.clip((places - low) / (high - low), 0.0, 1.0) * self.weight
-        return parts.astype(np.float32)[:, None], missing, unknown
+        return parts.astype(np.float32)[:, None], missing, unknown, beyond
 
     def classes_of(self, column: NDArray[Any]) -> NDArray[np.str_]:
         """Return labels, shape (n,): those of the list, if there is one; "other" for all else and for gaps."""
-        texts = as_text(column)
+        texts = composed(as_text(column))
         known = np.isin(texts, self.values) if self.values else ~is_missing(texts)
         return np.where(known, texts, OTHER)
 
     def _codes(self, column: NDArray[Any]) -> tuple[NDArray[np.int64], int, int]:
         """Return the place of each value in the list, its length for none, and how many are missing or unknown."""
-        texts, none = as_text(column), len(self.values)
+        texts, none = composed(as_text(column)), len(self.values)
         order = np.argsort(self.values)
         found = order[np.minimum(np.searchsorted(np.array(self.values)[order], texts), none - 1)]
         codes = np.where(np.array(self.values)[found] == texts, found, none)
@@ -173,8 +178,8 @@ class Column:
         gaps = np.isnan(places)
         low, high = self._ends
         if self.log:
-            # Below the range nothing can be told apart, and a logarithm may not exist.
-            places = _logarithms(np.clip(places, *self.range)) if self.range is not None else places
+            # What has no logarithm is far below the range.
+            places = np.where(places > 0, _logarithms(np.maximum(places, 1e-300)), np.where(gaps, np.nan, -1e9))
         filled = np.where(gaps, (low + high) / 2 if self.fill is None else self._scaled(self.fill), places)
         return filled, int(gaps.sum()) - unknown, unknown
 
@@ -195,6 +200,9 @@ class Column:
     def _check(self) -> None:
         if not self.name.strip():
             raise InvalidSchema("a column needs a name")
+        object.__setattr__(self, "name", unicodedata.normalize("NFC", self.name))
+        if not isinstance(self.values, tuple):
+            raise InvalidParameter("values", self.values, "a list of different texts")
         checks.one_of("role", self.role, get_args(Role))
         checks.one_of("kind", self.kind, get_args(Kind))
         checks.between("weight", self.weight, 1e-3, 1e3)
@@ -203,6 +211,7 @@ class Column:
                 raise InvalidParameter(name, getattr(self, name), "true or false" if kind is bool else "text")
         if not all(isinstance(value, str) for value in self.values) or len(set(self.values)) < len(self.values):
             raise InvalidParameter("values", list(self.values), "a list of different texts")
+        object.__setattr__(self, "values", tuple(unicodedata.normalize("NFC", value) for value in self.values))
         if self.role == "feature":
             self._check_feature()
 
@@ -212,15 +221,24 @@ class Column:
                 f"column {self.name!r} is text, which is no feature; give it the role drop, or a kind: number, "
                 "category, ordered or date"
             )
+        for name, kinds in (("range", ("number", "date")), ("log", ("number",)), ("format", ("date",))):
+            if getattr(self, name) and self.kind not in kinds:
+                raise InvalidParameter(name, getattr(self, name), f"left out for a {self.kind}")
+        if self.values and self.kind not in ("category", "ordered"):
+            raise InvalidParameter("values", list(self.values), f"left out for a {self.kind}")
         if self.kind in ("category", "ordered"):
             least = 1 if self.kind == "category" else 2
             if len(self.values) < least:
-                raise InvalidParameter("values", list(self.values), f"the public list, of {least} or more")
+                what = "open" if not self.values else list(self.values)
+                raise InvalidSchema(
+                    f"column {self.name!r}: its values are {what}; give the public list, {least} or more"
+                )
             if self.fill is not None and self.fill not in self.values:
                 raise InvalidParameter("fill", self.fill, "one of the values")
             return
         if self.range is None or len(self.range) != 2:
-            raise InvalidParameter("range", self.range, "given as [low, high], from public knowledge")
+            what = "open" if self.range is None else list(self.range)
+            raise InvalidSchema(f"column {self.name!r}: its range is {what}; give [low, high], from public knowledge")
         if self.kind == "number":
             low, high = (checks.between("end of the range", end, -1e30, 1e30) for end in self.range)
             if self.log and low <= 0:
@@ -231,8 +249,12 @@ class Column:
         # Within what float32 can hold, and apart by more than its rounding.
         if not (low < high and max(abs(low), abs(high)) < 1e30 and high - low > 1e-6 * max(abs(low), abs(high))):
             raise InvalidParameter("range", [str(end) for end in self.range], "[low, high] with low below high")
-        if self.kind == "date" and self.fill is not None:
-            checks.between("fill, in days", self._scaled(self.fill), low, high)
+        if self.kind == "date":
+            if self.fill is not None and not low <= self._scaled(self.fill) <= high:
+                raise InvalidParameter("fill", str(self.fill), "a date within the range")
+            day = datetime(2001, 2, 3)
+            if self.format and days_of(np.array([day.strftime(self.format)]), self.format)[0][0] != day.toordinal():
+                raise InvalidParameter("format", self.format, "one that dates can be read by, such as %d.%m.%Y")
 
 
 def as_text(column: NDArray[Any]) -> NDArray[np.str_]:
@@ -252,11 +274,26 @@ def days_of(texts: NDArray[np.str_], format: str = "") -> tuple[Numbers, int]:
 
 
 def _day(text: str, format: str) -> float:
+    """Return the day of a date in a format, or as ISO 8601 has it, as typed columns come; NaN for what is none."""
+    if format:
+        try:
+            return float(datetime.strptime(text, format).toordinal())
+        except ValueError:
+            pass
     try:
-        found = datetime.strptime(text, format) if format else datetime.fromisoformat(text)
+        return float(datetime.fromisoformat(text).toordinal())
     except ValueError:
         return math.nan
-    return float(found.toordinal())
+
+
+def composed(texts: NDArray[np.str_]) -> NDArray[np.str_]:
+    """Return texts with accents and letters in one form (NFC): some systems write them apart."""
+    if not texts.size or not texts.dtype.itemsize:
+        return texts
+    if np.ascontiguousarray(texts).view(np.uint32).max() < 0x300:  # marks that stand apart come after
+        return texts
+    distinct, codes = np.unique(texts, return_inverse=True)
+    return np.array([unicodedata.normalize("NFC", text) for text in distinct.tolist()])[codes.reshape(-1)]
 
 
 def is_missing(texts: NDArray[np.str_]) -> NDArray[np.bool_]:

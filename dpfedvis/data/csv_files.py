@@ -49,19 +49,25 @@ def read_csv_columns(path: Path, numbers: Callable[[str], bool]) -> ColumnTable:
     ----------
     path : Path
     numbers : callable
-        Whether a column of this name holds numbers. Where the separator is no comma, they may have decimal commas, and
-        a point is one, too.
+        Whether a column of this name holds numbers. Where the separator is no comma, they may have decimal commas;
+        then none of them may have a point, which could mean thousands.
     """
     with _rows(path) as (header, separator, rows):
         numeric = [numbers(name) for name in header]
+        marks: dict[str, str] = {}  # the first column with a decimal comma, and with a point
         parts: list[list[Any]] = [[] for _ in header]
         unread = [0] * len(header)
         block: list[list[str]] = []
         for _, row in rows:
             block.append(row)
             if len(block) * len(header) >= _BLOCK:
-                _add(block, numeric, separator != ",", parts, unread)
-        _add(block, numeric, separator != ",", parts, unread)
+                _add(block, header, numeric, separator != ",", marks, parts, unread)
+        _add(block, header, numeric, separator != ",", marks, parts, unread)
+    if len(marks) == 2:
+        raise NotNumeric(
+            f"{path.name} has numbers with decimal commas (column {marks[',']!r}) and others with points (column "
+            f"{marks['.']!r}); write all in one way, without separators of thousands"
+        )
     columns: dict[str, NDArray[Any]] = {}
     for name, part, is_number in zip(header, parts, numeric, strict=True):
         empty = np.empty(0, dtype=np.float64 if is_number else np.str_)
@@ -70,11 +76,21 @@ def read_csv_columns(path: Path, numbers: Callable[[str], bool]) -> ColumnTable:
 
 
 def _add(
-    block: list[list[str]], numeric: Sequence[bool], commas: bool, parts: list[list[Any]], unread: list[int]
+    block: list[list[str]],
+    header: Sequence[str],
+    numeric: Sequence[bool],
+    commas: bool,
+    marks: dict[str, str],
+    parts: list[list[Any]],
+    unread: list[int],
 ) -> None:
     """Add rows to the columns, and empty the block."""
     for place, texts in enumerate(zip(*block, strict=True)):
         if numeric[place]:
+            joined = "".join(texts) if commas else ""
+            for mark in (",", "."):
+                if mark in joined:
+                    marks.setdefault(mark, header[place])
             fields = [text.replace(",", ".") for text in texts] if commas else texts
             values, wrong = numbers_of(fields)
             parts[place].append(np.array(values))
@@ -96,7 +112,8 @@ def _rows(path: Path) -> Iterator[tuple[list[str], str, Iterator[tuple[int, list
             _check_header(path, header)
             yield header, separator, _whole(path, lines, len(header))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise UnreadableFile(f"{path.name} is not a CSV file in UTF-8: {error}") from error
+        way = "; save it as CSV UTF-8" if isinstance(error, UnicodeDecodeError) else ""
+        raise UnreadableFile(f"{path.name} is not a CSV file in UTF-8: {error}{way}") from error
     except (EOFError, DamagedStream, gzip.BadGzipFile) as error:
         raise UnreadableFile(f"{path.name} is not a whole gzip file: {error}") from error
 
@@ -174,7 +191,7 @@ class _Numbers:
             if value is None:
                 raise NotNumeric(
                     f"column {name!r} of {self._path.name} holds {field!r} in line {line}; features must be "
-                    "numbers (name the label or client column, or drop this one)"
+                    "numbers (name the label or client column, drop this one, or write a schema: dpfedvis data schema)"
                 )
             self._values.append(value)
 

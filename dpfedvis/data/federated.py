@@ -104,6 +104,7 @@ class FederatedData(WithFacts):
         self._index = pooled_index(self.records, np.arange(self.n_records, dtype=np.int64))
         self._facts = PublicFacts(missing, check_bounds(bounds), class_names=tuple(map(str, class_names)))
         self._before: FederatedData | None = None  # the same records before their features
+        self._notes: tuple[str, ...] = ()
 
     @classmethod
     def split(
@@ -210,8 +211,9 @@ class FederatedData(WithFacts):
                 raise PartitionError(f"the data come with {given} clients, not {clients}; a partition deals them anew")
             fed = cls._gathered(dataset, facts)
         else:
-            how = partition or "iid"
-            fed = cls.split(dataset.X, dataset.y, clients, how, seed, groups=dataset.groups, **facts)
+            # All records of a person go to one client.
+            groups = dataset.persons if dataset.groups is None else dataset.groups
+            fed = cls.split(dataset.X, dataset.y, clients, partition or "iid", seed, groups=groups, **facts)
         fed._keep(dataset)
         return fed
 
@@ -250,13 +252,15 @@ class FederatedData(WithFacts):
             image_shape=dataset.image_shape,
             norm=None if dataset.schema is None else dataset.schema.norm,
         )
+        self._notes = dataset.notes
         parts = [self._index.rows[part] for part in self._index.slices]
         self._clients = tuple(
             replace(
                 client,
                 ids=None if dataset.ids is None else read_only(dataset.ids[own]),
                 persons=None if dataset.persons is None else read_only(dataset.persons[own]),
-                own={name: column[own] for name, column in dataset.own.items()},
+                # Columns of other clients' files are empty here.
+                own={name: part for name, column in dataset.own.items() if _says(part := column[own])},
             )
             for client, own in zip(self._clients, parts, strict=True)
         )
@@ -296,6 +300,11 @@ class FederatedData(WithFacts):
     def index(self) -> RecordIndex:
         """Slices of the pooled order, and the original row of each record."""
         return self._index
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was found while the data were prepared. It tells of the records: for their owner alone."""
+        return self._notes
 
     @property
     def imputed(self) -> tuple[int, ...]:
@@ -391,6 +400,11 @@ class FederatedData(WithFacts):
             f"FederatedData({self.n_clients} clients, {each} records each, {self.n_features} features, "
             f"{self._clients[0].X.dtype})"
         )
+
+
+def _says(column: NDArray[Any]) -> bool:
+    """Whether a column has any value."""
+    return bool((column != "").any() if column.dtype.kind == "U" else ~np.isnan(column).all())
 
 
 def _client_names(n: int, names: Sequence[str] | None) -> list[str]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dpfedvis.data.csv_files import read_csv, read_csv_columns
 from dpfedvis.data.errors import DataError, InvalidData, MissingDependency, NotNumeric, UnknownColumn, UnreadableFile
-from dpfedvis.data.tables import ColumnTable, RawTable, columns_of, some
+from dpfedvis.data.tables import ColumnTable, RawTable, columns_of, some, typed_column
 
 ENDINGS = (".csv", ".csv.gz", ".npz", ".npy", ".parquet")
 
@@ -32,7 +32,7 @@ def read_columns(path: Path, numbers: Callable[[str], bool]) -> ColumnTable:
     kind = ending(path)
     if kind in (".npz", ".npy"):
         raise UnreadableFile(f"{path.name}: arrays have no named columns; a schema is for CSV and Parquet files")
-    return read_parquet_columns(path) if kind == ".parquet" else read_csv_columns(path, numbers)
+    return (read_parquet_columns if kind == ".parquet" else read_csv_columns)(path, numbers)
 
 
 def ending(path: Path) -> str:
@@ -108,19 +108,18 @@ def read_parquet(path: Path, label_column: str | None = None, client_column: str
     return RawTable(X, texts.get(label_column), texts.get(client_column), features=titles)
 
 
-def read_parquet_columns(path: Path) -> ColumnTable:
+def read_parquet_columns(path: Path, numbers: Callable[[str], bool]) -> ColumnTable:
     """Read a Parquet file by columns: numbers, and all else as text."""
     table = _parquet(path)
     columns: dict[str, NDArray[Any]] = {}
-    for name in table.column_names:
+    unread: dict[str, int] = {}
+    for name in map(str, table.column_names):
         column = table.column(name)
-        values = column.to_numpy()
-        if values.dtype.kind in "biuf":
-            columns[str(name)] = values.astype(np.float64)
-        else:
-            texts = ["" if value is None else str(value) for value in column.to_pylist()]
-            columns[str(name)] = np.array(texts, dtype=np.str_)
-    return ColumnTable(path.name, columns)
+        nothing = np.asarray(column.is_null().to_numpy(), dtype=bool)
+        # Whole numbers with gaps would become floats.
+        values = np.array(column.to_pylist(), dtype=object) if nothing.any() else column.to_numpy()
+        columns[name], unread[name] = typed_column(values, nothing, numbers(name))
+    return ColumnTable(path.name, columns, unread)
 
 
 def _parquet(path: Path) -> Any:

@@ -68,12 +68,16 @@ def load_files(
     if schema is not None and missing == "client-mean":
         raise InvalidData("a schema fills missing values by itself (fill); leave missing='client-mean' out")
     tables: list[Table] = []
+    headers: dict[str, Sequence[str]] = {}
     for path in paths:
         left = None if records is None else max(records - sum(len(each.X) for each in tables), 0)
         if schema is None:
             tables.append(_plain(path, label_column, client_column, missing, left))
         else:
-            tables.append(prepared(read_columns(path, schema.is_number), schema).first(left))
+            read_table = read_columns(path, schema.is_number)
+            headers[path.name] = list(read_table.columns)
+            schema.check_units(headers)
+            tables.append(prepared(read_table, schema).first(left))
     if len(paths) > 1 and "client" in tables[0].roles:
         raise InvalidData(
             f"{len(paths)} files are one client each, and {paths[0].name} has a client column, too; give one of the two"
@@ -94,9 +98,11 @@ def load_files(
 
 def load_frames(frames: Mapping[str, Any], schema: Schema) -> Dataset:
     """Return data frames as one data set, a client each."""
-    if not frames:
-        raise InvalidData("at least one data frame is needed")
-    return joined({name: prepared(of_frame(name, frame), schema) for name, frame in frames.items()}, schema)
+    if not isinstance(frames, Mapping) or not frames:
+        raise InvalidData("data frames are given by the names of their clients, at least one: {'north': frame}")
+    tables = {name: of_frame(name, frame, schema.is_number) for name, frame in frames.items()}
+    schema.check_units({name: table.columns for name, table in tables.items()})
+    return joined({name: prepared(table, schema) for name, table in tables.items()}, schema)
 
 
 def joined(tables: Mapping[str, Table], schema: Schema | None) -> Dataset:
@@ -127,8 +133,23 @@ def joined(tables: Mapping[str, Table], schema: Schema | None) -> Dataset:
         persons=_all("person", tables),
         own=_own(parts),
         schema=schema,
-        notes=tuple(note for part in parts for note in part.notes),
+        notes=(*(note for part in parts for note in part.notes), *_shared_persons(tables, groups)),
     )
+
+
+def _shared_persons(tables: Mapping[str, Table], groups: NDArray[Any] | None) -> list[str]:
+    """Say how many names of persons occur at several clients."""
+    persons = _all("person", tables)
+    if persons is None or groups is None:
+        return []
+    pairs = np.unique(np.stack([persons, groups.astype(np.str_)]), axis=1)[0]
+    number = int((np.unique(pairs, return_counts=True)[1] > 1).sum())
+    if not number:
+        return []
+    return [
+        f"{number} {'names' if number > 1 else 'name'} of persons at several clients: if that is one person, its ε is "
+        "that of a person at two sites"
+    ]
 
 
 def prepared(table: ColumnTable, schema: Schema) -> Table:

@@ -5,6 +5,7 @@ import json
 import math
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from dpfedvis.data.errors import InvalidData, UnknownColumn
 from dpfedvis.data.tables import ColumnTable, some
 
 Ranges: TypeAlias = Literal["public", "measured"]
+MANY = 20  # values, of which one at least can be read if the column is what the schema says
 SINGLE: tuple[Role, ...] = ("label", "client", "person", "id")  # roles of one column at most
 _UNIT = re.compile(r"(.*\S)\s*[\[(]([^\[\]()]*)[\])]")
 
@@ -77,7 +79,7 @@ class Schema:
     def read(cls, path: str | Path) -> "Schema":
         """Read a schema from a TOML file."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
+            text = Path(path).read_text(encoding="utf-8-sig")
         except (OSError, ValueError) as error:
             raise InvalidSchema(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
         try:
@@ -148,9 +150,22 @@ class Schema:
         return next((column.name for column in self.columns if column.role == role), None)
 
     def is_number(self, header: str) -> bool:
-        """Whether the column under this header holds numbers."""
-        name = self._named([header]).get(header)
-        return name is not None and self._by_name[name].kind == "number"
+        """Whether the column under this header holds numbers; ids, persons and clients never do."""
+        header = unicodedata.normalize("NFC", header)
+        column = self._by_name.get(header) or self._by_name.get(unit_in(header)[0])
+        return column is not None and column.role == "feature" and column.kind == "number"
+
+    def check_units(self, headers: Mapping[str, Iterable[str]]) -> None:
+        """Refuse tables, by name, whose headers have different units for one column."""
+        seen: dict[str, tuple[str, str]] = {}
+        for table, own in headers.items():
+            for header, name in self._named(own, table).items():
+                unit = unit_in(header)[1] if header != name else ""
+                other, known = seen.setdefault(name, (table, unit)) if unit else (table, unit)
+                if known != unit:
+                    raise InvalidSchema(
+                        f"column {name!r} is in {known} in {other}, and in {unit} in {table}; convert one"
+                    )
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:
@@ -158,28 +173,41 @@ class Schema:
 
     # Records
 
-    def prepare(self, table: ColumnTable) -> Prepared:
-        """Return the records of a table: each value by itself, from public facts alone."""
+    def prepare(self, table: ColumnTable, *, features_only: bool = False) -> Prepared:
+        """Return the records of a table: each value by itself, from public facts alone.
+
+        Parameters
+        ----------
+        table : ColumnTable
+        features_only : bool
+            Do without labels, persons and ids.
+        """
         headers = {name: header for header, name in self._named(table.columns, table.name).items()}
-        used = [column for column in self.columns if column.role != "drop"]
+        roles_used = ("feature",) if features_only else ("feature", *SINGLE)
+        used = [column for column in self.columns if column.role in roles_used]
         for column in used:
             if column.name not in headers:
                 raise UnknownColumn(
                     f"{table.name} has no column {column.name!r}, which the schema has; it has "
                     f"{some(list(table.columns))}"
                 )
-        notes = []
-        if unknown := [header for header in table.columns if header not in headers.values()]:
+        notes, known = [], set(headers.values())
+        if unknown := [header or "a column without a name" for header in table.columns if header not in known]:
             notes.append(f"{table.name}: the schema does not know, and leaves out: {some(unknown)}")
         parts: list[NDArray[np.float32]] = []
         roles: dict[str, NDArray[np.str_]] = {}
         for column in used:
             values = table.columns[headers[column.name]]
             if column.role == "feature":
-                part, missing, other = column.encoded(values)
+                part, missing, other, beyond = column.encoded(values)
                 parts.append(part)
                 unread = table.unread.get(headers[column.name], 0)
-                notes += _counted(table.name, column, missing - unread, other + unread)
+                if MANY <= len(part) == other + unread and column.kind in ("number", "date"):
+                    raise InvalidData(
+                        f"column {column.name!r} of {table.name}: none of its {len(part)} values is a {column.kind}"
+                        f"{f' in the format {column.format}' if column.format else ''}; correct its kind or its values"
+                    )
+                notes += _counted(table.name, column, missing - unread, other + unread, beyond)
             elif column.role == "label":
                 roles["label"] = column.classes_of(values)
             else:
@@ -197,10 +225,12 @@ class Schema:
     def _named(self, headers: Iterable[str], table: str = "") -> dict[str, str]:
         """Return the column that each header is for; a header may have its unit in brackets."""
         found: dict[str, str] = {}
+        taken: set[str] = set()
         for header in headers:
-            name, unit = unit_in(header)
-            if header in self._by_name:
-                found[header] = header
+            plain = unicodedata.normalize("NFC", header)
+            name, unit = unit_in(plain)
+            if plain in self._by_name:
+                name = plain
             elif name in self._by_name:
                 column = self._by_name[name]
                 if column.role == "feature" and column.unit and unit != column.unit:
@@ -208,7 +238,12 @@ class Schema:
                         f"column {name!r} of {table or 'a file'} is in {unit}, and the schema says {column.unit}; "
                         "convert it, or correct its header"
                     )
-                found[header] = name
+            else:
+                continue
+            if name in taken:
+                raise InvalidSchema(f"two columns of {table or 'a file'} are column {name!r} of the schema; drop one")
+            taken.add(name)
+            found[header] = name
         return found
 
 
@@ -228,14 +263,18 @@ def unit_in(header: str) -> tuple[str, str]:
     return (match[1], match[2].strip()) if match else (header, "")
 
 
-def _counted(table: str, column: Column, missing: int, other: int) -> list[str]:
-    """Say how many values of a column were filled, and why."""
+def _counted(table: str, column: Column, missing: int, other: int, beyond: int) -> list[str]:
+    """Say how many values of a column were filled or clipped, and why."""
     filled = "none of the list" if column.kind == "category" else "the middle"
     by = f"filled with {filled if column.fill is None else column.fill}"
     wrong = "not in the list" if column.kind in ("category", "ordered") else f"no {column.kind}"
-    found = [(missing, "missing"), (other, wrong)]
+    found = [
+        (missing, f"missing, {by}"),
+        (other, f"{wrong}, {by}"),
+        (beyond, "beyond the range, and counted as its end"),
+    ]
     return [
-        f"{table}, column {column.name!r}: {number} {'values are' if number > 1 else 'value is'} {what}, {by}"
+        f"{table}, column {column.name!r}: {number} {'values are' if number > 1 else 'value is'} {what}"
         for number, what in found
         if number
     ]

@@ -1,6 +1,6 @@
 """What readers of files return: a table of plain numbers, or columns by name for a schema to prepare."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,25 +93,36 @@ def numbers_of(texts: Sequence[str]) -> tuple[list[float], int]:
     return values, unread
 
 
-def of_frame(name: str, frame: Any) -> ColumnTable:
-    """Return a data frame, of pandas or polars, as columns of numbers and text."""
+def of_frame(name: str, frame: Any, numbers: Callable[[str], bool]) -> ColumnTable:
+    """Return a data frame, of pandas or polars, as columns; `numbers` says which of them hold numbers."""
     if not hasattr(frame, "columns") or not hasattr(frame, "__getitem__"):
         raise InvalidData(f"{name} is a {type(frame).__name__}; give a data frame with named columns")
     titles = [str(title) for title in frame.columns]
-    for title in titles:
-        if titles.count(title) > 1:
-            raise InvalidData(f"{name} has two columns named {title!r}")
-    return ColumnTable(name, {str(title): _plain(frame[title]) for title in frame.columns})
+    if len(set(titles)) < len(titles):
+        raise InvalidData(f"{name} has two columns named {next(t for t in titles if titles.count(t) > 1)!r}")
+    columns, unread = {}, {}
+    for title in frame.columns:
+        series = frame[title]
+        nothing = np.asarray((series.isna() if hasattr(series, "isna") else series.is_null()).to_numpy(), dtype=bool)
+        columns[str(title)], unread[str(title)] = typed_column(series.to_numpy(), nothing, numbers(str(title)))
+    return ColumnTable(name, columns, unread)
 
 
-def _plain(series: Any) -> NDArray[Any]:
-    """Return a column as float64, or as text with "" where nothing is."""
-    nothing = np.asarray((series.isna() if hasattr(series, "isna") else series.is_null()).to_numpy(), dtype=bool)
-    values = series.to_numpy()
-    if values.dtype.kind in "biuf":
-        return np.where(nothing, np.nan, values.astype(np.float64))
+def typed_column(values: NDArray[Any], nothing: NDArray[np.bool_], number: bool) -> tuple[NDArray[Any], int]:
+    """Return a column with types of its own as float64, or as text with "" where nothing is; and how many are unread.
+
+    Whole numbers become text digit by digit: as floats two long ids would be one.
+    """
+    if number and values.dtype.kind in "biuf":
+        return np.where(nothing, np.nan, values.astype(np.float64)), 0
     if values.dtype.kind == "M":
-        texts = np.datetime_as_string(values.astype("datetime64[D]"))
+        texts = np.datetime_as_string(values.astype("datetime64[D]")).tolist()
+    elif values.dtype.kind == "f":
+        texts = [str(int(value)) if value == round(value) else str(value) for value in np.where(nothing, 0.0, values)]
     else:
-        texts = np.array([str(value) for value in values.tolist()], dtype=np.str_)
-    return np.where(nothing, "", texts)
+        texts = [str(value) for value in values.tolist()]
+    texts = ["" if gap else text for text, gap in zip(texts, nothing.tolist(), strict=True)]
+    if not number:
+        return np.array(texts, dtype=np.str_), 0
+    found, unread = numbers_of([{"True": "1", "False": "0"}.get(text, text) for text in texts])
+    return np.array(found), unread

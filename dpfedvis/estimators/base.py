@@ -244,6 +244,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
                 noise=settings.chosen_noise(fed),
                 seed=settings.seed,
                 tau_x=settings.tau_x,
+                threshold=settings.threshold,
+                colluders=settings.colluders,
+                retries=settings.retries,
                 feddl=settings.feddl_for(fed),
                 rows=rows,
                 release_share=settings.release_share,
@@ -287,7 +290,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         self.feddl_, self.landmarks_, self.ledger_ = result, result.landmarks, result.ledger
         self._clients = [client.own_name for client in fed.clients]
         self._data_facts = public_facts(fed, self.settings_)
-        self._slices, self._features = fed.index.slices, fed.features
+        # Vectors of a file are those of the records: a pickle must not have them.
+        self._slices, self._joined = fed.index.slices, isinstance(fed.features, Vectors)
+        self._features = None if self._joined else fed.features
         self._remarks = ()
 
     def _check_release(self) -> None:
@@ -382,9 +387,10 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         X : array of shape (n, m), or a data frame where there is a schema
         name : str
         """
-        if isinstance(self._features, Vectors):
+        if self._joined:
             raise ReleaseUnavailable("new records have no vectors: those of this fit came from a file")
-        return new_records(X, name, self.n_features_in_, self._schema, self._features)
+        names = getattr(self, "feature_names_in_", None)
+        return new_records(X, name, self.n_features_in_, self._schema, self._features, names)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out who looks on, and where files are: they are of the process that has fitted."""

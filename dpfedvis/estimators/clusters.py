@@ -43,8 +43,8 @@ class FedSpectralClustering(FederatedEstimator):
         By default ``"noisy"`` under an end-to-end budget, else ``"exact"``.
     rank, ridge
         k and λ of W_k⁺ and W + λI, for the kernel affinity.
-    n_landmarks, mechanism, budget, epsilon, features, rounds, random_state, trust, noise, release_share, tau_x, search,
-    feddl
+    n_landmarks, mechanism, budget, epsilon, threshold, colluders, retries, features, rounds, random_state, trust,
+    noise, release_share, tau_x, search, feddl
         As in `dpfedvis.FedTSNE`.
 
     Attributes
@@ -94,6 +94,9 @@ class FedSpectralClustering(FederatedEstimator):
         search: Method = DEFAULTS.search,
         feddl: Mapping[str, Any] | None = None,
         epsilon: float | None = None,
+        threshold: int | None = DEFAULTS.threshold,
+        colluders: int | None = DEFAULTS.colluders,
+        retries: int = DEFAULTS.retries,
         features: Any = DEFAULTS.features,
     ) -> None:
         self.n_clusters = n_clusters
@@ -116,6 +119,9 @@ class FedSpectralClustering(FederatedEstimator):
         self.search = search
         self.feddl = feddl
         self.epsilon = epsilon
+        self.threshold = threshold
+        self.colluders = colluders
+        self.retries = retries
         self.features = features
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:

@@ -25,11 +25,24 @@ def federated(X: Any, y: Any, groups: Any) -> tuple[FederatedData, NDArray[np.in
         return X, None
     if isinstance(X, str | bytes) or not (hasattr(X, "__array__") or isinstance(X, Sequence)):
         raise InvalidParameter("data", type(X).__name__, "FederatedData, or an array or data frame of numbers")
+    if hasattr(X, "columns"):
+        _refuse_frame(X)
     if groups is None:
         fed = FederatedData([X], None if y is None else [y])
     else:
         fed = FederatedData.split(X, y, partition="groups", groups=groups)
     return fed, fed.index.rows
+
+
+def _refuse_frame(frame: Any) -> None:
+    """Name the first column of a data frame that is not of numbers, or has gaps."""
+    way = "numbers without gaps; FederatedData.from_frames prepares text, dates and gaps by a schema"
+    for name in frame.columns:
+        values = frame[name].to_numpy()
+        if values.dtype.kind not in "biuf":
+            raise InvalidParameter(f"column {str(name)!r}", str(values.dtype), way)
+        if values.dtype.kind == "f" and (gaps := int(np.isnan(values).sum())):
+            raise InvalidParameter(f"column {str(name)!r}", f"with {gaps} missing values", way)
 
 
 def as_new_records(X: Any, features: int) -> Array:
@@ -45,7 +58,12 @@ def as_new_records(X: Any, features: int) -> Array:
 
 
 def new_records(
-    X: Any, name: str, features: int, schema: Schema | None, mapping: PublicFeatures | None
+    X: Any,
+    name: str,
+    features: int,
+    schema: Schema | None,
+    mapping: PublicFeatures | None,
+    names: Sequence[str] | None = None,
 ) -> NDArray[Any]:
     """Return records of a client that joins later, prepared as those of the fit were.
 
@@ -58,9 +76,14 @@ def new_records(
         m, before public features.
     schema : Schema, optional
     mapping : PublicFeatures, optional
+    names : sequence of str, optional
+        Of the columns of the frame that was fitted to.
     """
     if schema is not None and hasattr(X, "columns"):
-        X = schema.prepare(of_frame(name, X)).X
+        X = schema.prepare(of_frame(name, X, schema.is_number), features_only=True).X
+    elif names is not None and hasattr(X, "columns") and [str(each) for each in X.columns] != list(names):
+        own = ", ".join(str(each) for each in X.columns)
+        raise InvalidParameter("columns of the new records", own, f"those of the fit, {', '.join(names)}")
     records = as_new_records(X, features)
     return records if mapping is None else apply(mapping, records, name)
 
@@ -84,4 +107,6 @@ def public_facts(fed: FederatedData, settings: EstimatorSettings) -> dict[str, A
         found["features"] = VECTORS if of_file else f"{fed.features.name}, sha256 {fed.features.digest}"
     if fed.origin == "file" and fed.dealt is not None:
         found["dealt"] = fed.dealt
+    if budget is None or budget.unit != "client":
+        found["names"] = [client.name for client in fed.clients]
     return found

@@ -18,6 +18,7 @@ CLUSTERS, PRIVATE_MAP, FEDDL, CHOSEN = "clusters", "private_map", "feddl", "mech
 SHARED = ("trust", "tau_x")
 OF_ESTIMATOR = (
     "landmarks", "mechanism", "budget", "rounds", "tau_x", "seed", "noisy_rows", "exact_rows", "grid", "noise",
+    "threshold", "colluders", "retries",
 )  # fmt: skip
 
 

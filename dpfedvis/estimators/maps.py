@@ -175,8 +175,8 @@ class FedMap(FederatedMap):
     ----------
     layout : Layout or str
         See `dpfedvis.numerics.layouts`.
-    n_landmarks, mechanism, budget, epsilon, features, compare_features, release, distances, rounds, random_state,
-    trust, noise, release_share, tau_x, rank, ridge, search, n_jobs, feddl, private_map
+    n_landmarks, mechanism, budget, epsilon, threshold, colluders, retries, features, compare_features, release,
+    distances, rounds, random_state, trust, noise, release_share, tau_x, rank, ridge, search, n_jobs, feddl, private_map
         As in `FedTSNE`.
     """
 
@@ -201,6 +201,9 @@ class FedMap(FederatedMap):
         feddl: Mapping[str, Any] | None = None,
         private_map: Mapping[str, Any] | None = None,
         epsilon: float | None = None,
+        threshold: int | None = DEFAULTS.threshold,
+        colluders: int | None = DEFAULTS.colluders,
+        retries: int = DEFAULTS.retries,
         features: Any = DEFAULTS.features,
         compare_features: Any = DEFAULTS.compare_features,
     ) -> None:
@@ -223,5 +226,8 @@ class FedMap(FederatedMap):
         self.feddl = feddl
         self.private_map = private_map
         self.epsilon = epsilon
+        self.threshold = threshold
+        self.colluders = colluders
+        self.retries = retries
         self.features = features
         self.compare_features = compare_features

@@ -41,5 +41,6 @@ def refuse_classes(classes: Sequence[str] | Sequence[int], fed: FederatedData) -
         return
     if any(client.y is None for client in fed.clients):
         raise InvalidParameter("labels", None, "given, for a density by class")
-    for name in classes if fed.class_names else ():
-        checks.one_of("class", str(name), fed.class_names)
+    known = fed.class_names if fed.schema is None else fed.schema.classes
+    for name in classes if known else ():
+        checks.one_of("class", str(name), known)

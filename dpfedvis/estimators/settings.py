@@ -117,6 +117,21 @@ class EstimatorSettings(BaseModel):
         "privacy",
     )
     trust: Trust = told("local", among(TRUSTS), "who adds the noise: local, aggregate or central", "privacy")
+    threshold: int | None = told(
+        None,
+        partial(checks.whole, least=1),
+        "for trust aggregate, fewest clients in a sum (all, or from five on all but a tenth)",
+        "privacy",
+    )
+    colluders: int | None = told(
+        None,
+        partial(checks.whole, least=0),
+        "for trust aggregate, clients that may work together with the server (1)",
+        "privacy",
+    )
+    retries: int = told(
+        0, partial(checks.whole, least=0), "for trust aggregate, sums to set budget aside for repeating", "privacy"
+    )
     epsilon: float | None = told(
         None, checks.positive, "ε of the whole run; without it there is no guarantee", "privacy"
     )

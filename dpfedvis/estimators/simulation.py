@@ -115,6 +115,8 @@ def policy_for(budget: Budget | None, noise: str, receipts: str = "unsigned") ->
         noise=noise,
         trusts=TRUSTS,
         threshold=1,
+        colluders=2**31,
+        least_colluders=0,
         unprotected=budget is None or budget.scope != "end-to-end",
         rounds=2**31,
         mechanisms=None,

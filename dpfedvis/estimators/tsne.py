@@ -48,6 +48,11 @@ class FedTSNE(FederatedMap):
         Lowered, with openTSNE's rule, where there are fewer than 3·perplexity other records.
     trust : {"local", "aggregate", "central"}
         Who adds the noise. A mechanism given as an object has its own.
+    threshold, colluders : int, optional
+        For ``trust="aggregate"``: fewest clients t in a sum (all, or from five on all but a tenth), and clients c that
+        may work together with the server (1): ε holds against them. 2t > P + c.
+    retries : int
+        For ``trust="aggregate"``, sums that may be repeated; budget is set aside for them.
     noise : {"seeded", "discrete"}, optional
         Seeded noise makes a fit a simulation: it can be taken off. By default seeded for arrays in memory and built-in
         data, and discrete, from the operating system, for data from a file.
@@ -111,6 +116,9 @@ class FedTSNE(FederatedMap):
         private_map: Mapping[str, Any] | None = None,
         tsne: Mapping[str, Any] | None = None,
         epsilon: float | None = None,
+        threshold: int | None = DEFAULTS.threshold,
+        colluders: int | None = DEFAULTS.colluders,
+        retries: int = DEFAULTS.retries,
         features: Any = DEFAULTS.features,
         compare_features: Any = DEFAULTS.compare_features,
     ) -> None:
@@ -134,5 +142,8 @@ class FedTSNE(FederatedMap):
         self.private_map = private_map
         self.tsne = tsne
         self.epsilon = epsilon
+        self.threshold = threshold
+        self.colluders = colluders
+        self.retries = retries
         self.features = features
         self.compare_features = compare_features

@@ -26,8 +26,8 @@ class FedUMAP(FederatedMap):
     min_dist : float
     umap : mapping, optional
         Further settings of `umap.UMAP`.
-    n_landmarks, mechanism, budget, epsilon, features, compare_features, release, distances, rounds, random_state,
-    trust, noise, release_share, tau_x, rank, ridge, search, feddl, private_map
+    n_landmarks, mechanism, budget, epsilon, threshold, colluders, retries, features, compare_features, release,
+    distances, rounds, random_state, trust, noise, release_share, tau_x, rank, ridge, search, feddl, private_map
         As in `FedTSNE`.
     """
 
@@ -61,6 +61,9 @@ class FedUMAP(FederatedMap):
         private_map: Mapping[str, Any] | None = None,
         umap: Mapping[str, Any] | None = None,
         epsilon: float | None = None,
+        threshold: int | None = DEFAULTS.threshold,
+        colluders: int | None = DEFAULTS.colluders,
+        retries: int = DEFAULTS.retries,
         features: Any = DEFAULTS.features,
         compare_features: Any = DEFAULTS.compare_features,
     ) -> None:
@@ -84,5 +87,8 @@ class FedUMAP(FederatedMap):
         self.private_map = private_map
         self.umap = umap
         self.epsilon = epsilon
+        self.threshold = threshold
+        self.colluders = colluders
+        self.retries = retries
         self.features = features
         self.compare_features = compare_features

@@ -14,9 +14,8 @@ from typing import IO, Any, Self
 
 from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.links.in_process import add_up
 from dpfedvis.protocol import wire
-from dpfedvis.protocol.ask import Sum
+from dpfedvis.protocol.ask import Reply, Request
 from dpfedvis.protocol.messages import (
     FAILED,
     MALFORMED,
@@ -26,8 +25,6 @@ from dpfedvis.protocol.messages import (
     Forget,
     Prepare,
     Refused,
-    Reply,
-    Request,
 )  # fmt: skip
 from dpfedvis.server import Program, Published
 
@@ -56,6 +53,7 @@ class Processes:
     """
 
     one_process = False
+    secure = True
 
     def __init__(self, folders: Mapping[str, str | Path], *, command: Sequence[str] | None = None) -> None:
         self._command = list(command or [sys.executable, "-m", "dpfedvis.links.site_process"])
@@ -81,18 +79,22 @@ class Processes:
     def each(self, request: Request) -> list[Reply]:
         """Ask every site, all at the same time; return their replies in order."""
         message = wire.encode(request)
-        asked = {name: self._write(name, message) for name in self._folders}
-        replies = [self._reply(name, message, written) for name, written in asked.items()]
+        replies = list(self._exchange(dict.fromkeys(self._folders, message)).values())
         if isinstance(request, Agree | Begin | Prepare):
-            if not any(isinstance(each, Refused) for each in replies):
+            # A site that is away now is shown it when it is started again.
+            if not all(isinstance(each, Refused) for each in replies):
                 self._shown.append(message)
         elif isinstance(request, Describe | Forget):
             self._shown.clear()
         return replies
 
-    def total(self, request: Request) -> Sum:
-        """Ask every site for an upload; return only the sum. A stand-in for a secure sum: it sees every upload."""
-        return add_up(self.each(request))
+    def some(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
+        """Ask some sites, all at the same time; return their replies by name."""
+        return self._exchange({name: wire.encode(request) for name, request in requests.items()})
+
+    def _exchange(self, messages: Mapping[str, bytes]) -> dict[str, Reply]:
+        asked = {name: self._write(name, message) for name, message in messages.items()}
+        return {name: self._reply(name, messages[name], written) for name, written in asked.items()}
 
     def close(self) -> None:
         """End all processes."""

@@ -113,7 +113,7 @@ class GradientPerturbation(GradientUpload):
             for name, value in constants.items():
                 if value is None:
                     raise InvalidParameter(name, value, 'given with bound="theorem"')
-                checks.positive(name, value)
+                checks.between(name, value, 1e-12, 1e12)
             if self.tau_x is not None and self.upsilon is not None and self.upsilon <= self.tau_x:
                 raise InvalidParameter(
                     "upsilon", self.upsilon, f"above tau_x = {self.tau_x}: landmarks get norm upsilon − tau_x"

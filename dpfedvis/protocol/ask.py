@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from accounting import Event
-from dpfedvis.numerics.exact import Integers
-from dpfedvis.protocol.messages import Receipt, Refused, Reply, Request
+from dpfedvis.protocol.messages import PlainReply, PlainRequest
+from dpfedvis.protocol.sum_messages import SumReply, SumRequest
 
-
-@dataclass(frozen=True, eq=False)
-class Sum:
-    """The sum of all sites' uploads: all that a server sees under trust `aggregate`.
-
-    Parameters
-    ----------
-    values : array of int64, optional
-        None if a site refused: the sum is then not formed.
-    events, receipts : tuples
-        Of the sites in it.
-    refusals : tuple of Refused
-    """
-
-    values: Integers | None
-    events: tuple[Event, ...]
-    receipts: tuple[Receipt, ...]
-    refusals: tuple[Refused, ...] = ()
+Request = PlainRequest | SumRequest
+Reply = PlainReply | SumReply
 
 
 class Ask(Protocol):
@@ -41,8 +23,12 @@ class Ask(Protocol):
     def one_process(self) -> bool:
         """Whether the sites are objects of this process, so that Python objects can be sent."""
 
+    @property
+    def secure(self) -> bool:
+        """Whether sums over sites are secure; without, they are formed in the clear, inside one process."""
+
     def each(self, request: Request) -> list[Reply]:
         """Ask every site; return their replies in the order of `sites`."""
 
-    def total(self, request: Request) -> Sum:
-        """Ask every site for an upload; return only the sum."""
+    def some(self, requests: Mapping[str, Request]) -> dict[str, Reply]:
+        """Ask some sites, each for something of its own; return their replies by name."""

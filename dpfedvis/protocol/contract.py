@@ -18,6 +18,7 @@ import numpy as np
 from accounting import Budget, checks
 from accounting.errors import InvalidParameter
 from accounting.events import Trust
+from accounting.sharing import Sharing
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.releases import SINGLE_RELEASES
@@ -26,6 +27,7 @@ from dpfedvis.protocol.noise_plan import Extra, RunPlan, SitePlan, check_trust, 
 
 VERSION = 1
 MOST_MEMBERS = 100_000
+MOST_RETRIES = 1000
 LEAST_WEIGHT = 1e-12
 
 
@@ -85,7 +87,9 @@ class Contract:
     unprotected : tuple of str
         Names of what is released without noise.
     threshold, colluders : int, optional
-        Fewest sites in a sum, by default all; sites that may work together against another.
+        Under trust `aggregate`, fewest sites t in a sum, and how many c may work together; see `accounting.sharing`.
+    retries : int
+        Sums of the mechanism that may be repeated, with noise of their own: budget is set aside for them.
     preparation : str
         How records became numbers, by hashes of schema and public features: the same at all sites.
     derived : str
@@ -107,7 +111,8 @@ class Contract:
     tau_x: float | None = None
     unprotected: tuple[str, ...] = ()
     threshold: int | None = None
-    colluders: int = 0
+    colluders: int | None = None
+    retries: int = 0
     preparation: str = ""
     derived: str = ""
     version: int = VERSION
@@ -134,13 +139,30 @@ class Contract:
         if self.mechanism.what in SINGLE_RELEASES:
             raise InvalidParameter("name of the upload", self.mechanism.what, "not that of a single release")
         check_trust(self.mechanism)
-        if self.threshold is not None:
-            checks.whole("threshold", self.threshold, 1, len(self.members))
-        checks.whole("colluders", self.colluders, 0, len(self.members) - 1)
+        self._check_sharing()
         # In one order, so that all sites derive the same numbers to the last bit.
         object.__setattr__(self, "extras", dict(sorted(self.extras.items())))
         if not self.derived:
             object.__setattr__(self, "derived", derived(self.seed))
+
+    def _check_sharing(self) -> None:
+        if self.trust == "aggregate":
+            sharing = Sharing.of(len(self.members), self.threshold, self.colluders)
+            object.__setattr__(self, "threshold", sharing.threshold)
+            object.__setattr__(self, "colluders", sharing.colluders)
+        elif self.threshold is not None or self.colluders is not None:
+            given = (self.threshold, self.colluders)
+            raise InvalidParameter("threshold and colluders", given, f"left out under trust {self.trust}")
+        checks.whole("retries", self.retries, 0, MOST_RETRIES)
+        if self.retries and self.trust != "aggregate":
+            raise InvalidParameter("retries", self.retries, f"0 under trust {self.trust}: only sums are repeated")
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """How the noise of sums is shared; None where it is not."""
+        if self.trust != "aggregate" or self.threshold is None or self.colluders is None:
+            return None
+        return Sharing(len(self.members), self.threshold, self.colluders)
 
     @property
     def trust(self) -> Trust:
@@ -160,9 +182,8 @@ class Contract:
     @cached_property
     def plan(self) -> RunPlan | None:
         """The noise multipliers of all protected releases; None if there are none."""
-        return plan_run(
-            self.budget, self.mechanism, self.rounds, self.sampling_rate, self.noise, self.extras, self.values
-        )
+        facts = (self.budget, self.mechanism, self.rounds, self.sampling_rate, self.noise, self.extras, self.values)
+        return plan_run(*facts, retries=self.retries)
 
     @cached_property
     def epsilon(self) -> float:
@@ -173,7 +194,7 @@ class Contract:
     def counts(self) -> dict[str, int]:
         """How often each release is made by a site, by name."""
         counts = dict.fromkeys((*self.extras, *self.unprotected), 1)
-        return counts | {self.mechanism.what: self.mechanism.uploads(self.rounds)}
+        return counts | {self.mechanism.what: self.mechanism.uploads(self.rounds) + self.retries}
 
     def site_plans(self, mechanism: Mechanism, public: PublicParameters) -> list[SitePlan]:
         """Return the noise plan of each site for one kind of upload."""
@@ -185,7 +206,7 @@ class Contract:
         rate = public.sampling_rate or 1.0
         denominators = [rate * member.denominator for member in self.members]
         weights = [member.weight for member in self.members]
-        plans = site_plans(self.plan, mechanism, public, self.names, denominators, weights)
+        plans = site_plans(self.plan, mechanism, public, self.names, denominators, weights, self.sharing)
         self.__dict__["_last"] = ((mechanism, public), plans)
         return plans
 

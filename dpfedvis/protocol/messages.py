@@ -31,7 +31,7 @@ MALFORMED, NOT_AGREED, POLICY, BUDGET, NOT_PLANNED, ANSWERED, STORAGE, BUSY, RES
 )  # fmt: skip
 
 
-class _Typed:
+class Typed:
     """A reply. It checks the types of its fields: a site may lie, and the server relies on them."""
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class _Typed:
 
 
 @dataclass(frozen=True)
-class Receipt(_Typed):
+class Receipt(Typed):
     """A site's word that an event is in its ledger: its place there, and the hash of the chain up to it.
 
     Parameters
@@ -212,14 +212,14 @@ class Forget:
     contract: str
 
 
-Request = Describe | Agree | Begin | Prepare | Perturb | Send | SendRows | Place | ShowEvents | Forget
+PlainRequest = Describe | Agree | Begin | Prepare | Perturb | Send | SendRows | Place | ShowEvents | Forget
 
 
 # Replies
 
 
 @dataclass(frozen=True)
-class Description(_Typed):
+class Description(Typed):
     """Public facts of a site.
 
     Parameters
@@ -247,7 +247,7 @@ class Description(_Typed):
 
 
 @dataclass(frozen=True)
-class Signed(_Typed):
+class Signed(Typed):
     """A site's signature of a contract."""
 
     site: str
@@ -256,14 +256,14 @@ class Signed(_Typed):
 
 
 @dataclass(frozen=True)
-class Done(_Typed):
+class Done(Typed):
     """What was asked for is done; nothing else comes back."""
 
     site: str
 
 
 @dataclass(frozen=True)
-class Perturbed(_Typed):
+class Perturbed(Typed):
     """Records were perturbed at home, under this event."""
 
     site: str
@@ -272,7 +272,7 @@ class Perturbed(_Typed):
 
 
 @dataclass(frozen=True, eq=False)
-class Sent(_Typed):
+class Sent(Typed):
     """An upload, with the event that accounts for it and the receipt of the site's ledger."""
 
     site: str
@@ -282,7 +282,7 @@ class Sent(_Typed):
 
 
 @dataclass(frozen=True)
-class Events(_Typed):
+class Events(Typed):
     """Events of a run in a site's ledger, and its receipt for the last."""
 
     site: str
@@ -291,7 +291,7 @@ class Events(_Typed):
 
 
 @dataclass(frozen=True)
-class Refused(_Typed):
+class Refused(Typed):
     """A site does not do what was asked, for this reason in public words. Nothing was released."""
 
     site: str
@@ -299,4 +299,4 @@ class Refused(_Typed):
     words: str
 
 
-Reply = Description | Signed | Done | Perturbed | Sent | Events | Refused
+PlainReply = Description | Signed | Done | Perturbed | Sent | Events | Refused

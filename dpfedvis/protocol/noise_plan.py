@@ -13,6 +13,7 @@ import numpy as np
 from accounting import Budget, CalibratedPlan, GaussianRelease, InvalidParameter, PlannedRelease, calibrate, checks
 from accounting.budget import Adjacency
 from accounting.events import STAGES, Stage, Trust
+from accounting.sharing import Sharing
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.rows import ROW_RELEASES, Rows, row_grid
@@ -115,6 +116,8 @@ class SitePlan:
         Whether the client divides by the number of its records, which is private: the unit is a client.
     values : int
         Number of integers drawn for what a record can change, by all clients that share one noise.
+    sharing : Sharing, optional
+        How they share it.
     rounded, all_rounded : float
         How many values of an upload were rounded one by one, and how many there are. A value with less noise than the
         largest, r of it, counts 1/r²: as a part of the noise its cell is 1/r wide.
@@ -136,6 +139,7 @@ class SitePlan:
     factor: float = 1.0
     mean: bool = False
     values: int = 1
+    sharing: Sharing | None = None
     rounded: float = 0
     all_rounded: float = 1
     of_records: float = 0
@@ -147,7 +151,7 @@ class SitePlan:
         upload is made coarser.
         """
         added = self._added(cell)
-        return self._planned.event(
+        event = self._planned.event(
             self.what,
             self.name,
             sensitivity=self.sensitivity + added,
@@ -157,6 +161,14 @@ class SitePlan:
             trust=self.trust,
             round=round,
         )
+        if self.sharing is None:
+            return event
+        return replace(event, threshold=self.sharing.threshold, colluders=self.sharing.colluders)
+
+    @property
+    def shares(self) -> int:
+        """How many clients' noise makes up that of the event."""
+        return 1 if self.sharing is None else self.sharing.shares
 
     def sigma(self, cell: float) -> float:
         """Return the noise of such an upload. A cell of 0, before the grid is known, leaves out what rounding adds."""
@@ -189,6 +201,8 @@ def plan_run(
     noise: str,
     extras: Mapping[str, Extra],
     values: int,
+    *,
+    retries: int = 0,
 ) -> RunPlan | None:
     """Calibrate all releases of a run to one budget.
 
@@ -204,6 +218,8 @@ def plan_run(
         Other, single releases; the mechanism gets the rest of μ².
     values : int
         Number of values of the mechanism's upload at most.
+    retries : int
+        Uploads of the mechanism that may be repeated.
 
     Returns
     -------
@@ -219,7 +235,7 @@ def plan_run(
     if rest <= 0:
         raise InvalidParameter(f"the shares of {', '.join(extras)}", 1 - rest, "below 1 together")
     if mechanism.protection == "upload":
-        count = mechanism.uploads(rounds)
+        count = mechanism.uploads(rounds) + retries
         releases.append(
             PlannedRelease(
                 mechanism.what, 1.0, count, rest, sampling_rate=sampling_rate, stage=mechanism.stage, values=values
@@ -257,6 +273,7 @@ def site_plans(
     names: Sequence[str],
     denominators: Sequence[float],
     weights: Sequence[float],
+    sharing: Sharing | None = None,
 ) -> list[SitePlan]:
     """Return the noise plan for each client.
 
@@ -268,6 +285,8 @@ def site_plans(
     names : sequence of str
     denominators, weights : sequences of float
         Public, one for each client.
+    sharing : Sharing, optional
+        Under trust `aggregate`; by default one of all clients, of whom none colludes.
 
     Notes
     -----
@@ -303,6 +322,7 @@ def site_plans(
         common = partial(replace, run=plan, what=HOME, sensitivity=delta, largest=delta)
         return [common(each, values=values, all_rounded=values) for each in plans]
     size, shared = math.prod(mechanism.shape(public)), mechanism.trust != "local"
+    shared_by = (sharing or Sharing(len(names), len(names), 0)) if mechanism.trust == "aggregate" else None
     budget = plan.multipliers.budget
     additive, whole = mechanism.additive(public), budget.unit == "client"
     deltas, scales = [], []
@@ -337,6 +357,7 @@ def site_plans(
             factor=factor,
             mean=mean,
             values=size * drawn_by(mechanism.trust, len(names)),
+            sharing=shared_by,
             rounded=of_upload,
             all_rounded=every,
             of_records=of_records,

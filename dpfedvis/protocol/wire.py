@@ -28,7 +28,7 @@ from dpfedvis.mechanisms.rows import DistanceRows, GramRows, KernelRows
 from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.layouts import LAYOUTS
-from dpfedvis.protocol import messages
+from dpfedvis.protocol import messages, secure_sum, sum_messages
 from dpfedvis.protocol.contract import VERSION, Contract, Member
 from dpfedvis.protocol.density import DensityGrid
 from dpfedvis.protocol.noise_plan import Extra
@@ -48,6 +48,10 @@ _CLASSES: dict[str, type[Any]] = {
         messages.Agree, messages.Begin, messages.Describe, messages.Description, messages.Done, messages.Events,
         messages.Forget, messages.Perturb, messages.Perturbed, messages.Place, messages.Prepare, messages.Receipt,
         messages.Refused, messages.Send, messages.SendRows, messages.Sent, messages.ShowEvents, messages.Signed,
+        secure_sum.Advert, secure_sum.Opened, secure_sum.Shares,
+        sum_messages.Advertise, sum_messages.Advertised, sum_messages.Confirm, sum_messages.Confirmed,
+        sum_messages.Masked, sum_messages.SendMasked, sum_messages.Shared, sum_messages.ShareKeys,
+        sum_messages.Unmask, sum_messages.Unmasked,
     )
 }  # fmt: skip
 Admits = Callable[[str], bool]
@@ -55,8 +59,10 @@ _EVENT, _ARRAY, _MECHANISM, _SINGLE, _LAYOUT = "event", "array", "mechanism", "r
 
 
 def register(*kinds: type[Any]) -> None:
-    """Let these dataclasses, which check their own fields, be parts of messages."""
-    _CLASSES.update({each.__name__: each for each in kinds})
+    """Let these dataclasses, which check their own fields, be parts of messages; each has a name of its own."""
+    for each in kinds:
+        if _CLASSES.setdefault(each.__name__, each) is not each:
+            raise InvalidParameter("name of a part of messages", each.__name__, "one that no other has")
 
 
 class NotPortable(DpfedvisError):

@@ -69,8 +69,6 @@ class Run:
         Fitted.
     fed : FederatedData
         The records, which are not in the folder.
-    notes : tuple of str
-        What was found while the data were read. It tells of the records: for their owner alone.
     views : Path, optional
         Where each client's private view is to be drawn.
     seconds : float
@@ -84,7 +82,6 @@ class Run:
     statement: Statement
     estimator: FederatedEstimator
     fed: FederatedData
-    notes: tuple[str, ...] = ()
     views: Path | None = None
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
@@ -96,6 +93,7 @@ class Run:
             "folder": str(self.folder),
             "data": self.config.data,
             "clients": [client.name for client in self.fed.clients],
+            "simulated_clients": self.fed.dealt is not None,
             "map": self.config.map,
             "mechanism": self.config.mechanism,
             "release": self.config.release,
@@ -124,6 +122,7 @@ def execute(
     changed: Collection[str] | None = None,
     ledger: str | Path | None = None,
     lifetime_epsilon: float | None = None,
+    tell: Callable[[Sequence[str]], None] | None = None,
 ) -> Run:
     """Carry out a run, and write its ledger, statement and results to a folder.
 
@@ -154,6 +153,9 @@ def execute(
     lifetime_epsilon : float, optional
         ε that all runs on these records may spend together, at the δ of the first run that says it. It stays with the
         ledger, and a run without room in it is refused before anything is released.
+    tell : callable, optional
+        Called with what was found while the data were read, before anything is released. It tells of the records: for
+        their owner alone.
 
     Notes
     -----
@@ -168,8 +170,12 @@ def execute(
         config = same_settings(folder, config, changed)
         with resume_folder.held():
             order = _resumed(config, resume_folder, views, account)
+            if tell is not None:
+                tell(order.dataset.notes)
             return _carry_out(order, resume_folder, callbacks, progress, show)
     order = _started(config, resume_folder, views, account)
+    if tell is not None:
+        tell(order.dataset.notes)
     with resume_folder.held():
         resume_folder.forget()
         return _carry_out(order, resume_folder, callbacks, progress, show)
@@ -248,8 +254,7 @@ def _carry_out(
         # A resumed run may be drawn otherwise; only now is it known that it can be.
         write_text(folder / CONFIG, config.to_toml())
         warnings = (*order.warnings, *statement.warnings, *problems)
-        notes = order.dataset.notes
-        done = Run(folder, config, statement, order.estimator, order.fed, notes, views, warnings=warnings)
+        done = Run(folder, config, statement, order.estimator, order.fed, views, warnings=warnings)
         if show is not None:
             show(done)
         finished = datetime.now(UTC).isoformat(timespec="seconds")

@@ -140,6 +140,9 @@ class FedDL:
         Seeded noise makes a run a simulation: two runs of one seed share their noise.
     policy : {"fail", "continue"}
         When a client fails: fail, or continue without it.
+    threshold, colluders, retries : int, optional
+        Under trust `aggregate`: fewest clients in a sum, clients that may work together, and sums that may be repeated;
+        see `dpfedvis.protocol.contract.Contract`.
     seed : int
     """
 
@@ -165,6 +168,9 @@ class FedDL:
     mmd: Estimator = "unbiased"
     noise: NoiseName = "seeded"
     policy: OnFailure = "fail"
+    threshold: int | None = None
+    colluders: int | None = None
+    retries: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -112,6 +112,9 @@ class Preparation:
             sampling_rate=config.sampling_rate,
             tau_x=config.tau_x,
             preparation=self._members.preparation,
+            threshold=config.threshold,
+            colluders=config.colluders,
+            retries=config.retries,
             unprotected=(*self._unprotected, *config.exact_rows),
         )
 

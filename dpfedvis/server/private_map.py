@@ -38,12 +38,13 @@ from dpfedvis.server.session import Session
 from dpfedvis.server.subspace import client_level_remark, principal_subspace
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 20, 1000
+MOST_FEATURES = 4096  # second moments are a matrix of them
 STANDS_OUT = 1.5  # a landmark's share of the records, in units of its noise
 TYPICAL_RECORDS = 1000  # assumed where a client's number of records is private
 
 
 @dataclass(frozen=True)
-class Shares:
+class BudgetShares:
     """Shares of the budget (of μ²) for the stages; the landmarks get the rest.
 
     Parameters
@@ -111,14 +112,14 @@ class Learner:
         Largest dimension of the subspace.
     factors : tuple of float
         Bandwidths γ_b of the landmarks' kernel, times the mean squared distance of two records in the subspace.
-    shares : Shares
+    shares : BudgetShares
     layers : int
         Classes whose density is counted on the grid; 0 reserves no budget for it.
     tau_x : float, optional
         Public bound on the norm of records.
     public_records : int, optional
         Public number used instead of every n_p; required under add-remove.
-    noise, seed
+    threshold, colluders, retries, noise, seed
         As in `dpfedvis.server.feddl.FedDL`.
     """
 
@@ -128,10 +129,13 @@ class Learner:
     rounds: int = 50
     components: int = 16
     factors: tuple[float, ...] = (1.0,)
-    shares: Shares = field(default_factory=Shares)
+    shares: BudgetShares = field(default_factory=BudgetShares)
     layers: int = 0
     tau_x: float | None = None
     public_records: int | None = None
+    threshold: int | None = None
+    colluders: int | None = None
+    retries: int = 0
     noise: NoiseName = "seeded"
     seed: int = 0
 
@@ -223,6 +227,9 @@ class Learner:
             members=members.agreed(denominators, self._weights(members)),
             extras=planned,
             preparation=members.preparation,
+            threshold=self.threshold,
+            colluders=self.colluders,
+            retries=self.retries,
             values=parties * math.prod(self.mechanism.shape(largest)),
         )
         if contract.plan is None or self.mechanism.protection != "upload":
@@ -253,8 +260,12 @@ class Learner:
     def _check(self, members: Members) -> None:
         if self.budget.scope != "end-to-end":
             raise InvalidParameter("scope", self.budget.scope, "end-to-end for release='none'")
-        if members.features < 2:
-            raise InvalidParameter("number of features", members.features, "at least 2 for a map")
+        if not 2 <= members.features <= MOST_FEATURES:
+            raise InvalidParameter(
+                "number of features",
+                members.features,
+                f"from 2 to {MOST_FEATURES} for a private map; leave columns out, or map records by public features",
+            )
         # A mechanism without a sensitivity under this adjacency must raise now, not after the first stage.
         self.mechanism.sensitivity(replace(self.public_for(2), landmarks=2), self._denominators(members)[0])
 
@@ -328,6 +339,9 @@ class Learner:
         whole = self.budget.unit == "client"
         delta = self.budget.rows * sensitivity.cluster_sums(records=1, adjacency=self.budget.adjacency)
         own = [delta * sigma * each.weight / (1.0 if whole else each.denominator) for each in members]
+        sharing = session.contract.sharing
+        if sharing is not None:
+            return max(own) * sharing.factor
         return max(own) if self.mechanism.trust != "local" else math.hypot(*own)
 
 

@@ -28,7 +28,7 @@ from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.uploads import Witness
 from dpfedvis.server.checkpoint import SnapshotMismatch, read_or_make
 from dpfedvis.server.feddl import Callback, FedDL, FedDLResult, NoiseName
-from dpfedvis.server.private_map import Learned, Shares
+from dpfedvis.server.private_map import BudgetShares, Learned
 from dpfedvis.server.published import Published
 from dpfedvis.server.recipe import Recipe
 from dpfedvis.server.session import Session
@@ -36,7 +36,10 @@ from dpfedvis.server.session import Session
 RowKind = Literal["distance", "gram", "kernel"]
 ReleaseMode = Literal["exact", "noisy", "none", "landmarks"]
 # Settings of FedDL that a program makes of its own.
-_OWN = ("mechanism", "budget", "rounds", "tau_x", "seed", "noise", "noisy_rows", "exact_rows", "landmarks")
+_OWN = (
+    *("mechanism", "budget", "rounds", "tau_x", "seed", "noise", "noisy_rows", "exact_rows", "landmarks"),
+    *("threshold", "colluders", "retries"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +58,8 @@ class ProgramSettings:
     noise : {"seeded", "discrete"}
     seed : int
     tau_x : float, optional
+    threshold, colluders, retries : int, optional
+        Of sums under trust `aggregate`.
     feddl : mapping
         Further settings of `dpfedvis.server.feddl.FedDL`.
     rows : {"distance", "gram", "kernel"}
@@ -76,6 +81,9 @@ class ProgramSettings:
     noise: NoiseName = "seeded"
     seed: int = 0
     tau_x: float | None = None
+    threshold: int | None = None
+    colluders: int | None = None
+    retries: int = 0
     feddl: Mapping[str, Any] = field(default_factory=dict)
     rows: RowKind = "distance"
     release_share: float = 0.5
@@ -92,6 +100,11 @@ class ProgramSettings:
         known = {each.name for each in fields(FedDL)} - set(_OWN)
         for name in self.feddl:
             checks.one_of("setting of feddl", name, sorted(known))
+
+    @property
+    def sharing(self) -> dict[str, Any]:
+        """Threshold, colluders and retries."""
+        return {"threshold": self.threshold, "colluders": self.colluders, "retries": self.retries}
 
 
 @dataclass(frozen=True)
@@ -178,6 +191,7 @@ class Program:
             "tau_x": settings.tau_x,
             "seed": settings.seed,
             "noise": settings.noise,
+            **settings.sharing,
             "noisy_rows": {what: settings.release_share} if noisy else {},
             "exact_rows": (what,) if exact and settings.mechanism.protection != "home" else (),
         }
@@ -211,6 +225,7 @@ class Program:
             noise=settings.noise,
             seed=settings.seed,
             further=settings.feddl,
+            **settings.sharing,
         )
         learned: Learned = learner.run(ask, **watched)
         session, records = learned.session, learner.records_a_client(learned.feddl.contract)
@@ -247,4 +262,4 @@ def _signed(session: Session) -> dict[str, Any]:
     return {"label": session.label, "receipts": tuple(session.mirror.receipts.values())}
 
 
-wire.register(ProgramSettings, Recipe, Shares)
+wire.register(ProgramSettings, Recipe, BudgetShares)

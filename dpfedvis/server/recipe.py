@@ -21,7 +21,7 @@ from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.protocol.views import DensityView
 from dpfedvis.server.feddl import NoiseName
-from dpfedvis.server.private_map import Learned, Learner, Shares
+from dpfedvis.server.private_map import BudgetShares, Learned, Learner
 
 # What of FedDL's settings also makes sense for all stages.
 _PASSED = ("public_records", "bounds")
@@ -36,7 +36,7 @@ class Recipe:
 
     Parameters
     ----------
-    shares : Shares or mapping
+    shares : BudgetShares or mapping
         Shares of μ² for the stages scale, moments, subspace and density; landmarks get the rest.
     components : int
         Dimensions of the subspace at most.
@@ -58,7 +58,7 @@ class Recipe:
         text.
     """
 
-    shares: Shares | Mapping[str, float] = field(default_factory=Shares)
+    shares: BudgetShares | Mapping[str, float] = field(default_factory=BudgetShares)
     components: int = 16
     factors: Sequence[float] = (1.0,)
     anchors: int | None = None
@@ -81,13 +81,13 @@ class Recipe:
         object.__setattr__(self, "classes", _names(self.classes))
         if self.classes and not self.density:
             raise InvalidParameter("classes", self.classes, "left out without a density")
-        if not isinstance(self.shares, Shares | Mapping):
+        if not isinstance(self.shares, BudgetShares | Mapping):
             raise InvalidParameter("shares", self.shares, "a share of the budget for each of some stages")
-        if not isinstance(self.shares, Shares):
-            stages = [each.name for each in fields(Shares)]
+        if not isinstance(self.shares, BudgetShares):
+            stages = [each.name for each in fields(BudgetShares)]
             for stage in self.shares:
                 checks.one_of("stage of shares", stage, stages)
-            object.__setattr__(self, "shares", Shares(**self.shares))
+            object.__setattr__(self, "shares", BudgetShares(**self.shares))
 
     def learner(
         self,
@@ -100,12 +100,13 @@ class Recipe:
         noise: NoiseName,
         seed: int,
         further: Mapping[str, Any],
+        **sharing: Any,
     ) -> Learner:
-        """Return the server's side of a run."""
+        """Return the server's side of a run; `sharing` has threshold, colluders and retries."""
         if unknown := sorted(set(further) - set(_PASSED)):
             # It learns scale and kernel itself.
             raise InvalidParameter(unknown[0], further[unknown[0]], "left out with release='none'")
-        assert isinstance(self.shares, Shares)
+        assert isinstance(self.shares, BudgetShares)
         return Learner(
             budget=budget,
             mechanism=mechanism,
@@ -119,6 +120,7 @@ class Recipe:
             public_records=further.get("public_records"),
             noise=noise,
             seed=seed,
+            **sharing,
         )
 
     def anchored_points(self, learned: Learned, records: float, seed: int) -> Array:

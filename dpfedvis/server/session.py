@@ -22,7 +22,7 @@ from dpfedvis.numerics.files import read_arrays, write_arrays
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.layouts import Layout
 from dpfedvis.numerics.random_streams import Streams
-from dpfedvis.protocol.ask import Ask
+from dpfedvis.protocol.ask import Ask, Reply, Request
 from dpfedvis.protocol.contract import Contract
 from dpfedvis.protocol.messages import (
     Agree,
@@ -33,15 +33,13 @@ from dpfedvis.protocol.messages import (
     Place,
     Prepare,
     Refused,
-    Reply,
-    Request,
     Send,
     SendRows,
     Sent,
     Signed,
 )  # fmt: skip
 from dpfedvis.protocol.noise import add_noise, noise_source
-from dpfedvis.protocol.noise_plan import RunPlan, drawn_by
+from dpfedvis.protocol.noise_plan import RunPlan
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.signatures import verify
 from dpfedvis.protocol.uploads import BadUpload, Upload, Values, Witness, in_units
@@ -49,6 +47,7 @@ from dpfedvis.protocol.views import RAW, View, ViewName
 from dpfedvis.protocol.wire import label_of
 from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.replies import Replies
+from dpfedvis.server.sums import PlainSums, SecureSums, SumIncomplete, Sums
 
 OnFailure = Literal["fail", "continue"]
 _R = TypeVar("_R", Signed, Done, Perturbed, Sent)
@@ -86,10 +85,10 @@ class Session:
     witness : Witness, optional
         Called with everything that the server sees.
     on_failure : {"fail", "continue"}
-        What to do when a site fails: stop, or continue with the others' average. Under `aggregate` and `central` trust
-        the run always stops, because the noise of the sum is shared among all sites.
+        What to do when a site fails under trust `local`: stop, or continue with the others' average. Under
+        `aggregate` a run goes on with as many sites as the contract's threshold says; under `central` it stops.
     folder : Path, optional
-        Where a trusted curator keeps its noisy sums, to send them again.
+        Where a trusted curator keeps its noisy sums, to send them again; and what an open secure sum needs to go on.
     """
 
     def __init__(
@@ -109,11 +108,17 @@ class Session:
         self._weights = {member.name: member.weight for member in contract.members}
         self._streams = Streams(contract.seed)
         self._replies = Replies(contract, signed=not ask.one_process)
+        self._sums: Sums = SecureSums(ask, contract, folder) if self._secure else PlainSums(ask)
+        self._spare = contract.counts[contract.mechanism.what] - contract.retries  # the last round that was repeated
 
     @property
     def plan(self) -> RunPlan | None:
         """Noise multipliers; None if nothing is protected."""
         return self.contract.plan
+
+    @property
+    def _secure(self) -> bool:
+        return self._ask.secure and self.contract.trust == "aggregate"
 
     def open(self) -> None:
         """Let every site sign the contract, and show all signatures to all."""
@@ -128,8 +133,8 @@ class Session:
         self._all(Begin(self.label, tuple(each.signature for each in signed)), Done)
 
     def prepare(self, view: View) -> None:
-        """Send the public facts of a view to all sites."""
-        self._all(Prepare(self.label, view), Done)
+        """Send the public facts of a view to all sites; one that is away gets them when it is back."""
+        self._enough(Prepare(self.label, view))
 
     def perturb(self, mechanism: Mechanism, public: PublicParameters) -> None:
         """Let all sites perturb their records at home."""
@@ -142,7 +147,7 @@ class Session:
 
     def place(self, published: PublishedMap, layout: Layout, placement: object) -> None:
         """Send the published map to all sites, which place their own records."""
-        self._all(Place(self.label, published, layout, placement), Done)
+        self._enough(Place(self.label, published, layout, placement))
 
     def average(
         self,
@@ -171,7 +176,7 @@ class Session:
         request = Send(self.label, mechanism, public, round, Y, view)
         shape = mechanism.shape(public)
         if mechanism.trust != "local" and mechanism.protection == "upload":
-            return self._sum(request, shape)
+            return self._summed(request, shape)
         good, failures = self._sorted(self._ask.each(request), request, shape)
         self._see(good)  # first, so that the mirror has all that arrived
         for failure in failures:
@@ -212,17 +217,18 @@ class Session:
         if self.plan is None or mechanism.protection != "upload":
             return
         grid = mechanism.grid(public, np.zeros((1, public.features)))
-        event = self.contract.site_plans(mechanism, public)[0].event(mechanism.cell(public, grid))
+        plan = self.contract.site_plans(mechanism, public)[0]
+        event = plan.event(mechanism.cell(public, grid))
         relative = mechanism.relative_noise(public)
         parameter(
             event.sigma,
             checks.positive("grid", event.grid or 0.0),
-            parties=drawn_by(mechanism.trust, len(self._weights)),
+            parties=plan.shares,
             least=1.0 if relative is None else float(relative.min()),
         )
 
     def variance(self, mechanism: Mechanism, public: PublicParameters) -> float:
-        """Variance of the noise in each value of the average; 0 if uploads have no noise."""
+        """Variance of the noise in each value of the average of all sites; 0 if uploads have no noise."""
         if self.plan is None or mechanism.protection != "upload":
             return 0.0
         plans = self.contract.site_plans(mechanism, public)
@@ -231,7 +237,8 @@ class Session:
         cell = mechanism.cell(public, mechanism.grid(public, np.zeros((1, public.features)))) if known else 0.0
         sigmas = [plan.sigma(cell) for plan in plans]
         if mechanism.trust != "local":
-            return sigmas[0] ** 2
+            sharing = self.contract.sharing
+            return (sigmas[0] * (1.0 if sharing is None else sharing.factor)) ** 2
         return math.fsum((plan.weight * sigma) ** 2 for plan, sigma in zip(plans, sigmas, strict=True))
 
     # Replies
@@ -247,27 +254,54 @@ class Session:
             found.append(reply)
         return found
 
+    def _enough(self, request: Request) -> None:
+        """Ask all sites for something that only concerns each of them; under `aggregate` some may be away."""
+        sharing, there = self.contract.sharing, 0
+        if sharing is None or not self._secure:
+            self._all(request, Done)
+            return
+        for name, reply in zip(self._ask.sites, self._ask.each(request), strict=True):
+            there += isinstance(reply, Done) and reply.site == name
+        if there < sharing.threshold:
+            raise SumIncomplete(
+                f"{there} of {sharing.parties} sites are there, and {sharing.threshold} are needed. What was published "
+                "stays; resume the run when more are there"
+            )
+
+    def _summed(self, request: Send, shape: tuple[int, ...]) -> Array:
+        """Return the weighted average of the sites in a sum, in its units; repeat a sum that budget is set aside for.
+
+        A repeated sum has a round of its own behind the planned ones, and so noise and a charge of its own.
+        """
+        last = self.contract.counts[self.contract.mechanism.what]
+        while True:
+            try:
+                return self._sum(request, shape)
+            except SumIncomplete as error:
+                if request.mechanism.what != self.contract.mechanism.what or self._spare >= last:
+                    raise SiteFailed(str(error)) from error
+                self._spare += 1
+                self.failures.append(Failure("the sum", request.round, f"repeated as round {self._spare}: {error}"))
+                request = replace(request, round=self._spare)
+
     def _sum(self, request: Send, shape: tuple[int, ...]) -> Array:
-        """Return the sum of all sites' uploads, which is their weighted average, in its units."""
-        found = self._ask.total(request)
-        for refused in found.refusals:
-            self._judge(Failure(refused.site, request.round, refused.words))
-        expected, what = self._replies.expected(request), request.mechanism.what
-        if found.values is None or not len(found.events) == len(found.receipts) == len(expected):
-            raise BadUpload("the sum", what, request.round, "lacks a site, or its receipt")
-        for event, receipt, stated in zip(found.events, found.receipts, expected, strict=True):
-            if event != stated:
+        found = self._sums.total(request, shape)
+        expected = {each.client: each for each in self._replies.expected(request) if isinstance(each, GaussianRelease)}
+        for number, (event, receipt) in enumerate(zip(found.events, found.receipts, strict=True)):
+            if event != expected.get(event.client):
                 raise BadUpload(event.client, event.what, event.round, "states another event than the contract")
-            self._replies.check_receipt(receipt, event.client, event)
+            self._replies.check_receipt(
+                receipt, event.client, event, None if found.masked is None else found.masked[number]
+            )
         first = found.events[0]
-        if len({event.grid for event in found.events if isinstance(event, GaussianRelease)}) != 1:
-            raise BadUpload("the sum", what, request.round, "has sites on different grids")
         Upload(found.values, first).check(shape)
         self.mirror.write(found.events, found.receipts)
+        self.failures += [Failure(name, request.round, why) for name, why in found.absent.items()]
         total = self._curated(found.values, first, request)
         if self._witness is not None:
             self._witness(found.events, total)
-        return in_units(total, first)
+        # Of the sites that are in it.
+        return in_units(total, first) / math.fsum(self._weights[event.client] for event in found.events)
 
     def _sorted(
         self, replies: Sequence[Reply], request: Send, shape: tuple[int, ...]
@@ -297,7 +331,7 @@ class Session:
 
     def _judge(self, failure: Failure) -> None:
         self.failures.append(failure)
-        if self._on_failure == "fail" or self.contract.trust != "local":
+        if self._on_failure == "fail":
             raise SiteFailed(f"{failure.site} failed in round {failure.round}: {failure.reason}")
 
     def _curated(self, total: Integers, event: Event, request: Send) -> Values:

@@ -91,7 +91,7 @@ class Computation:
             return Unprotected(**facts, why=chosen.why)
         Y = np.zeros((1, public.features)) if request.landmarks is None else request.landmarks
         plan = self._contract.site_plans(chosen, public)[self._place]
-        relative, parties = chosen.relative_noise(public), drawn_by(chosen.trust, plan.clients)
+        relative, parties = chosen.relative_noise(public), plan.shares
         least = 1.0 if relative is None else float(relative.min())
         try:
             event = plan.event(chosen.cell(public, chosen.grid(public, Y)), request.round)
@@ -292,8 +292,7 @@ class Computation:
         Upload(integers, event).check(chosen.shape(public))
         if chosen.trust == "central":
             return Upload(integers, event)  # the curator adds the noise
-        parties = drawn_by(chosen.trust, plan.clients)
-        return Upload(self._noisy(integers, event, parties, chosen.relative_noise(public)), event)
+        return Upload(self._noisy(integers, event, plan.shares, chosen.relative_noise(public)), event)
 
     @property
     def _adjacency(self) -> Adjacency:

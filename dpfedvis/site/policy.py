@@ -51,8 +51,9 @@ class Policy:
         Trust models that the site takes part in.
     threshold : int
         Fewest sites whose sum may be seen.
-    colluders : int
-        Largest number of sites that a contract may assume to work together.
+    colluders, least_colluders : int
+        Most and fewest sites that a contract may take to work together with the server. With fewer than one, another
+        site that sees a sum could take its own noise off it.
     members : mapping of str to str
         Public keys of the other sites, by name, in hexadecimal digits (`Identity.public`). If there are any, no other
         site may be a member. Under ``aggregate`` they are needed.
@@ -80,7 +81,8 @@ class Policy:
     noise: str = "discrete"
     trusts: tuple[str, ...] = ("local", "aggregate")
     threshold: int = 2
-    colluders: int = 0
+    colluders: int = 10
+    least_colluders: int = 1
     members: Mapping[str, str] = field(default_factory=dict)
     mechanisms: tuple[str, ...] | None = ()
     releases: tuple[str, ...] | None = None
@@ -109,7 +111,8 @@ class Policy:
         checks.one_of("number_of_records", self.number_of_records, ("public", "secret", "as asked"))
         _check_members(self.members)
         checks.count("threshold", self.threshold)
-        checks.at_least("colluders", self.colluders, 0)
+        checks.at_least("least_colluders", self.least_colluders, 0)
+        checks.at_least("colluders", self.colluders, self.least_colluders)
         checks.count("rounds", self.rounds)
         checks.one_of("receipts", self.receipts, ("signed", "unsigned"))
         if not isinstance(self.unprotected, bool):
@@ -165,8 +168,6 @@ class Policy:
             raise Refusal(POLICY, f"this site does not take part under trust {contract.trust}")
         if contract.rounds > self.rounds:
             raise Refusal(POLICY, f"{contract.rounds} rounds are more than {self.rounds}")
-        if contract.colluders > self.colluders:
-            raise Refusal(POLICY, f"the contract admits {contract.colluders} colluders, this site {self.colluders}")
         if not self.unprotected and (budget is None or contract.unprotected or budget.scope != "end-to-end"):
             what = ", ".join(contract.unprotected) or "something"
             raise Refusal(POLICY, f"{what} would leave this site without protection")
@@ -197,9 +198,12 @@ class Policy:
         if contract.trust == "aggregate" and self.receipts == "signed":
             if not self.members:
                 raise Refusal(NOT_AGREED, "the keys of the members are not known here, which a sum needs")
-            least = contract.threshold or len(contract.members)
+            least, colluders = contract.threshold or 0, contract.colluders or 0
             if least < self.threshold:
                 raise Refusal(POLICY, f"sums of {least} sites are below {self.threshold}")
+            if not self.least_colluders <= colluders <= self.colluders:
+                words = f"the contract is made for {colluders} colluders"
+                raise Refusal(POLICY, f"{words}, this site for {self.least_colluders} to {self.colluders}")
 
 
 def _released(contract: Contract) -> set[str]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from accounting import Event
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol.contract import Contract
-from dpfedvis.protocol.messages import ANSWERED, FAILED, Receipt
+from dpfedvis.protocol.messages import ANSWERED, FAILED, NOT_PLANNED, Receipt
 from dpfedvis.protocol.signatures import Identity
 from dpfedvis.protocol.uploads import Upload, digest_of
 from dpfedvis.protocol.wire import label_of
@@ -18,6 +18,7 @@ from dpfedvis.site.computation import Computation
 from dpfedvis.site.outbox import Outbox
 from dpfedvis.site.policy import Refusal
 from dpfedvis.site.run_account import RunAccount
+from dpfedvis.site.sums import SiteSums
 
 _T = TypeVar("_T")
 
@@ -41,6 +42,8 @@ class SignedRun:
     map : str, optional
         Hash of the map that was published.
     placed : array of shape (n, 2), optional
+    sums : SiteSums, optional
+        Its part in secure sums, under trust `aggregate`.
     """
 
     site: str
@@ -53,6 +56,14 @@ class SignedRun:
     begun: bool = False
     map: str | None = None
     placed: Array | None = field(default=None, repr=False)
+    sums: SiteSums | None = field(default=None, repr=False)
+
+    @property
+    def secure_sums(self) -> SiteSums:
+        """Its part in secure sums; refuse where the contract has none."""
+        if self.sums is None:
+            raise Refusal(NOT_PLANNED, "the contract has no sums over sites")
+        return self.sums
 
     def once(self, planned: Event, make: Callable[[], Upload]) -> tuple[Upload, Receipt]:
         """Make a release, or find the bytes of the one that was made: the ledger has it before it is returned.

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import BudgetExceeded, CannotAccount, UnprotectedReleaseError, checks
+from accounting import BudgetExceeded, CannotAccount, GaussianRelease, UnprotectedReleaseError, checks
 from accounting.errors import InvalidParameter, LedgerError
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.files import FileDamaged, write_arrays
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol import wire
+from dpfedvis.protocol.ask import Reply, Request
 from dpfedvis.protocol.contract import Contract, derived
 from dpfedvis.protocol.messages import (
     BUDGET,
@@ -28,6 +29,7 @@ from dpfedvis.protocol.messages import (
     MALFORMED,
     NOT_AGREED,
     NOT_PLANNED,
+    POLICY,
     STORAGE,
     Agree,
     Begin,
@@ -42,15 +44,26 @@ from dpfedvis.protocol.messages import (
     Prepare,
     Receipt,
     Refused,
-    Reply,
-    Request,
     Send,
     SendRows,
     Sent,
     ShowEvents,
     Signed,
 )  # fmt: skip
+from dpfedvis.protocol.secure_sum import SecureSumError
 from dpfedvis.protocol.signatures import Identity, verify
+from dpfedvis.protocol.sum_messages import (
+    Advertise,
+    Advertised,
+    Confirm,
+    Confirmed,
+    Masked,
+    SendMasked,
+    Shared,
+    ShareKeys,
+    Unmask,
+    Unmasked,
+)
 from dpfedvis.protocol.uploads import Upload
 from dpfedvis.protocol.views import DensityView
 from dpfedvis.protocol.wire import label_of
@@ -62,6 +75,7 @@ from dpfedvis.site.persons import Persons
 from dpfedvis.site.placement import place
 from dpfedvis.site.policy import Policy, Refusal
 from dpfedvis.site.signed_run import SignedRun
+from dpfedvis.site.sums import STATE, SiteSums
 from dpfedvis.site.views import Labels, check_map, check_view, checked_records, view_of
 
 _log = logging.getLogger(__name__)
@@ -134,6 +148,11 @@ class Site:
             Place: self._place,
             ShowEvents: self._show_events,
             Forget: self._forget,
+            Advertise: self._advertise,
+            ShareKeys: self._share_keys,
+            SendMasked: self._send_masked,
+            Confirm: self._confirm,
+            Unmask: self._unmask,
         }
 
     def answer(self, request: Request | bytes) -> Any:
@@ -166,6 +185,9 @@ class Site:
             return handler(request)
         except Refusal as refusal:
             return Refused(self.name, refusal.code, refusal.words)
+        except SecureSumError as error:
+            # In words of the protocol, which knows no values.
+            return Refused(self.name, NOT_PLANNED, f"the secure sum: {error}")
         except OtherContract:
             return Refused(self.name, NOT_AGREED, _OTHER)
         except (BudgetExceeded, LifetimeExceeded, UnprotectedReleaseError, CannotAccount):
@@ -235,6 +257,9 @@ class Site:
             computation = Computation(contract, self.name, self._records, self._taking_part(contract))
             signs = self.identity if self.policy.receipts == "signed" else None
             self._runs[label] = SignedRun(self.name, contract, account, outbox, computation, self._anchors, signs)
+            if contract.trust == "aggregate":
+                path = None if self._folder is None else self._folder / STATE / label[:16]
+                self._runs[label].sums = SiteSums(contract, label, self.name, self.identity, path)
         return Signed(self.name, label, self.identity.sign(_signed(label)))
 
     def _check(self, contract: Contract) -> None:
@@ -331,8 +356,38 @@ class Site:
 
     def _send(self, request: Send) -> Sent:
         run = self._open(request.contract)
+        # Alone, an upload has only a share of its noise.
+        if run.contract.trust == "aggregate" and self.policy.receipts == "signed":
+            raise Refusal(POLICY, "under trust aggregate this site sends only masked uploads")
         planned = run.computation.planned(request)
         return self._sent(*run.once(planned, lambda: run.computation.upload(request)))
+
+    def _send_masked(self, request: SendMasked) -> Masked:
+        run = self._open(request.contract)
+        sums = run.secure_sums
+        planned = run.computation.planned(request.send)
+        if not isinstance(planned, GaussianRelease):
+            raise Refusal(NOT_PLANNED, "only protected uploads are added up")
+        released = run.account.find(planned.what, planned.round) is not None
+        sums.bind(request.label, planned.what, request.send.round, released=released)
+        sums.ready(request.label, dict(request.shares))
+        upload, _ = run.once(planned, lambda: run.computation.upload(request.send))
+        masked = sums.masked(request.label, np.asarray(upload.values), dict(request.shares))
+        return Masked(self.name, masked, upload.event, run.receipt(Upload(masked, upload.event)))
+
+    def _advertise(self, request: Advertise) -> Advertised:
+        return Advertised(self.name, self._open(request.contract).secure_sums.advertise(request.labels))
+
+    def _share_keys(self, request: ShareKeys) -> Shared:
+        return Shared(self.name, self._open(request.contract).secure_sums.share(request.adverts))
+
+    def _confirm(self, request: Confirm) -> Confirmed:
+        sums = self._open(request.contract).secure_sums
+        return Confirmed(self.name, sums.confirm(request.label, request.survivors))
+
+    def _unmask(self, request: Unmask) -> Unmasked:
+        sums = self._open(request.contract).secure_sums
+        return Unmasked(self.name, sums.unmask(request.label, dict(request.signatures)))
 
     def _send_rows(self, request: SendRows) -> Sent:
         run = self._open(request.contract)
@@ -369,6 +424,8 @@ class Site:
         if run is not None:
             self._anchors.keep()  # first: the outbox has been an anchor, too
             run.outbox.clear()
+            if run.sums is not None:
+                run.sums.forget()
         return Done(self.name)
 
 

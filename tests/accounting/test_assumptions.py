@@ -69,7 +69,7 @@ def test_a_record_at_two_sites(trust, factor, expected):
     assert found == pytest.approx(gaussian_epsilon(factor * MU, 1e-5), rel=1e-9)
     statement = stated(*pair(trust))
     assert statement.to_dict()["epsilon_at_two_sites"] == pytest.approx(expected, abs=1e-3)
-    assert f"two of them hold, ε = {rounded_up(found)}" in str(statement)
+    assert f"record at two of them, ε = {rounded_up(found)}" in str(statement)
 
 
 def test_a_record_at_two_sites_under_both_trusts():
@@ -101,7 +101,7 @@ def test_there_is_no_number_where_there_is_none():
         assert at_two_sites(events, 1e-5) is None
         assert of_rows(events, 1e-5, 2) is None
     assert at_two_sites([release("a")], 1e-5) is None  # there is no second site
-    assert "Sites are disjoint. For a record that two of them hold, ε is larger." in str(stated(*sampled))
+    assert "Sites are disjoint. For what two of them hold, ε is larger." in str(stated(*sampled))
     assert "assumed" not in str(stated(*exact))
 
 

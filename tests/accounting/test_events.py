@@ -37,7 +37,8 @@ ON_GRID = GaussianRelease(
 SEEDED = SampledGaussianRelease(
     **COMMON, adjacency="add-remove", sensitivity=1.0, sigma=2.0, sampling_rate=0.1, grid=2.0**-40, values=3
 )
-ALL = {**EXAMPLES, "on a grid": ON_GRID, "sampled, on a grid": SEEDED}
+SHARED = GaussianRelease(**COMMON, sensitivity=1.0, sigma=2.0, trust="aggregate", threshold=4, colluders=1)
+ALL = {**EXAMPLES, "on a grid": ON_GRID, "sampled, on a grid": SEEDED, "shared": SHARED}
 
 
 def gaussian(**changes: object) -> GaussianRelease:
@@ -58,13 +59,31 @@ def test_an_event_survives_json_and_is_one_canonical_line(event: Event) -> None:
     assert "\n" not in line
     keys = list(json.loads(line))
     assert keys == sorted(keys)
-    assert set(keys) == {"kind", *(field.name for field in dataclasses.fields(event))}
+    named = {"kind", *(field.name for field in dataclasses.fields(event))}
+    # What is not shared has the line that it had before there was sharing.
+    assert set(keys) == (named if event is SHARED else named - {"threshold", "colluders"})
 
 
 @pytest.mark.parametrize("event", ALL.values(), ids=ALL.keys())
 def test_an_event_is_frozen(event: Event) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         event.client = "someone else"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"threshold": 4},
+        {"colluders": 1},
+        {"threshold": 4, "colluders": 4},
+        {"threshold": 0, "colluders": 0},
+        {"threshold": 4, "colluders": -1},
+        {"threshold": 4, "colluders": 1, "trust": "local"},
+    ],
+)
+def test_sharing_is_said_whole_and_of_sums_only(changes) -> None:
+    with pytest.raises(InvalidParameter):
+        gaussian(**{"trust": "aggregate", **changes})
 
 
 def test_mu_and_noise_multiplier_follow_from_the_fields() -> None:

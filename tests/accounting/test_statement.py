@@ -208,8 +208,8 @@ def test_adjacency_and_unit_are_those_of_the_releases():
 
 def test_trust_is_spelled_out():
     text = str(state(LEDGERS["aggregate"]()))
-    assert "Trust aggregate: the server is trusted to see only sums over clients" in text
-    assert "The secure sum is simulated." in text
+    assert "Trust aggregate: only sums over clients are seen, which share the noise." in text
+    assert "Sums were formed in the clear, on one machine." in text
     assert "Trust central: the server is trusted to see exact uploads and to add the noise." in text
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from attacks.auditing import PipelineAudit
 from dpfedvis.cli.main import main
-from dpfedvis.server.private_map import Shares
+from dpfedvis.server.private_map import BudgetShares
 
 
 def test_at_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,7 +125,7 @@ def test_the_audit_takes_all_settings_of_the_run(
     assert main(["audit", "--run", str(folder), "--games", "20", "--seed", "4", "--confidence", "0.9"]) == 0
     (level,) = made
     assert (level.rounds, level.noise, level.scale, level.density) == (2, "discrete", False, False)
-    assert Shares(**level.shares) == Shares(subspace=0.4, moments=0.1)
+    assert BudgetShares(**level.shares) == BudgetShares(subspace=0.4, moments=0.1)
     assert (level.games, level.seed, level.confidence) == (20, 4, 0.9)
     words = (folder / "statement.md").read_text()
     assert "with trust aggregate" in words

@@ -15,9 +15,16 @@ from accounting import gaussian_epsilon, gaussian_mu
 from dpfedvis.data.example import HOSPITALS
 from dpfedvis.site.ledger import SiteLedger
 from dpfedvis.site.ledger_file import ledger_path
-from tests.command_line import called, check_refused
+from tests.command_line import Done, called
+from tests.command_line import check_refused as check_one_line
 
 FAST = ("--placement", "weights", "--sweeps", "1", "--landmarks", "20", "--anchors", "40", "--jobs", "1")
+
+
+def check_refused(done: Done, words: str) -> None:
+    """One sentence, after what the owner reads of the files."""
+    home = [line for line in done.stderr.splitlines(keepends=True) if not line.startswith("dpfedvis: at home: ")]
+    check_one_line(Done(done.args, done.returncode, done.stdout, "".join(home)), words)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +71,7 @@ def test_a_draft_must_be_filled_in_before_it_runs(network, tmp_path):
     done = called("data", "schema", *files(network)[:2], "--out", str(out), "--json")
     assert facts(done)["open"] == 13
     refused = run(network, tmp_path / "run", "--epsilon", "1", "--schema", str(out))
-    check_refused(refused, "column 'age': range must be given as [low, high], from public knowledge")
+    check_refused(refused, "column 'age': its range is open; give [low, high], from public knowledge")
     assert not (tmp_path / "run").exists()
     check_refused(called("data", "schema", *files(network), "--out", str(out)), "exists")
 
@@ -143,7 +150,7 @@ def test_merging_files_is_a_simulation_and_called_one(network, tmp_path):
     check_refused(refused, "--clients must be left out with several")
     out = tmp_path / "b"
     facts(run(network, out, "--epsilon", "1", "--clients", "2"))
-    said = "The clients are a simulation: the records of one table were dealt to them"
+    said = "The clients are a simulation: records were dealt to them"
     assert said in (out / "statement.md").read_text()
 
 

@@ -19,7 +19,7 @@ from dpfedvis.estimators.known_tables import known_tables
 from dpfedvis.runs import execute as runs
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
-from dpfedvis.server.private_map import Shares
+from dpfedvis.server.private_map import BudgetShares
 from tests.command_line import called, check_refused, once, started
 
 SMALL = ["--data", "digits", "--records", "100", "--clients", "3", "--landmarks", "10", "--rounds", "3"]
@@ -339,7 +339,7 @@ def test_settings_of_a_private_map_come_from_flags_and_stand_in_its_file(tmp_pat
         assert ledger.spent() == pytest.approx(4)
     assert (noise["moments"] / noise["second moments"]) ** 2 == pytest.approx(4)
     read = RunConfig.from_toml(tmp_path / "a" / "config.toml").recipe
-    assert (read.shares, read.components, read.placement) == (Shares(moments=0.1, subspace=0.4), 3, "weights")
+    assert (read.shares, read.components, read.placement) == (BudgetShares(moments=0.1, subspace=0.4), 3, "weights")
 
 
 def test_a_whole_client_as_the_unit_is_said_to_be_too_much(tmp_path: Path) -> None:

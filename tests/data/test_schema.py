@@ -208,27 +208,33 @@ def test_who_has_no_person_cannot_take_part():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ('[columns.a]\nkind = "category"\nvalues = "x,y"', "a list of different texts"),
+        ('[columns.a]\nkind = "category"\nvalues = ["x"]\nrange = [0, 1]', "range must be left out for a category"),
+        ('[columns.a]\nkind = "number"\nrange = [0, 1]\nvalues = ["x"]', "values must be left out for a number"),
+        ('[columns.a]\nkind = "date"\nrange = [2020-01-01, 2021-01-01]\nformat = "%Q"', "format must be"),
+        ('[columns.a]\nkind = "date"\nrange = [2020-01-01, 2021-01-01]\nfill = 2030-01-01', "a date within the range"),
+        ('[columns.lab.na]\nkind = "number"', "a name with a point is quoted"),
         ("", "there are no columns"),
         ("columns = 3", "there are no columns"),
         ("[column.a]", "no setting 'column'"),
         ('[columns.a]\nrole = "drop"', "no column has the role feature"),
         ("[columns.a]", "column 'a' is text, which is no feature"),
-        ('[columns.a]\nkind = "number"', "column 'a': range must be given"),
+        ('[columns.a]\nkind = "number"', "column 'a': its range is open; give"),
         ('[columns.a]\nkind = "number"\nrange = [1, 1]', "low below high"),
         ('[columns.a]\nkind = "number"\nrange = [2, 1]', "low below high"),
         ('[columns.a]\nkind = "number"\nrange = [0, nan]', "end of the range must be"),
         ('[columns.a]\nkind = "number"\nrange = [0, 1e300]', "end of the range must be"),
         ('[columns.a]\nkind = "number"\nrange = ["low", "high"]', "end of the range must be"),
-        ('[columns.a]\nkind = "number"\nrange = [0, 1, 2]', "range must be given"),
+        ('[columns.a]\nkind = "number"\nrange = [0, 1, 2]', "give .low, high., from public knowledge"),
         ('[columns.a]\nkind = "number"\nrange = [0, 1]\nlog = true', "above 0 for a logarithm"),
         ('[columns.a]\nkind = "number"\nrange = [0, 1]\nfill = 2', "fill must be"),
         ('[columns.a]\nkind = "number"\nrange = [0, 1]\nweight = 0', "weight must be"),
         ('[columns.a]\nkind = "number"\nrange = [0, 1]\nweigth = 1', "setting 'weigth'; known are role"),
-        ('[columns.a]\nkind = "category"', "values must be the public list"),
+        ('[columns.a]\nkind = "category"', "its values are open; give the public list"),
         ('[columns.a]\nkind = "category"\nvalues = ["x", "x"]', "different texts"),
         ('[columns.a]\nkind = "category"\nvalues = [1, 2]', "different texts"),
         ('[columns.a]\nkind = "category"\nvalues = ["x"]\nfill = "y"', "one of the values"),
-        ('[columns.a]\nkind = "ordered"\nvalues = ["x"]', "of 2 or more"),
+        ('[columns.a]\nkind = "ordered"\nvalues = ["x"]', "give the public list, 2 or more"),
         ('[columns.a]\nkind = "date"\nrange = ["then", "now"]', "needs a date such as 2024-01-31"),
         ('[columns.a]\nkind = "colour"', "kind must be"),
         ('[columns.a]\nrole = "king"', "role must be"),
@@ -274,3 +280,49 @@ def test_numbers_as_text_have_no_point_where_they_are_whole():
 def test_columns_need_a_name():
     with pytest.raises(InvalidSchema, match="needs a name"):
         Column(" ")
+
+
+def test_values_beyond_the_range_are_counted_and_a_column_of_nothing_is_refused():
+    public = schema(
+        '[columns.a]\nkind = "number"\nrange = [0, 10]\n[columns.d]\nkind = "date"\nrange = [2020-01-01, 2021-01-01]\n'
+    )
+    own = {"a": np.array([5.0, 1e30, -1.0]), "d": np.array(["2020-02-02", "2025-01-01", ""])}
+    assert public.prepare(ColumnTable("x", own)).notes == (
+        "x, column 'a': 2 values are beyond the range, and counted as its end",
+        "x, column 'd': 1 value is missing, filled with the middle",
+        "x, column 'd': 1 value is beyond the range, and counted as its end",
+    )
+    wrong = {"a": np.zeros(30), "d": np.array(["31.12.2020"] * 30)}
+    with pytest.raises(InvalidData, match="column 'd' of x: none of its 30 values is a date; correct its kind"):
+        public.prepare(ColumnTable("x", wrong))
+
+
+def test_ids_and_persons_are_text_whatever_kind_is_left_beside_them():
+    public = schema(
+        '[columns.p]\nrole = "person"\nkind = "number"\nrange = [0, 1]\n[columns.a]\nkind = "number"\nrange = [0, 1]\n'
+    )
+    assert not public.is_number("p")
+    assert public.is_number("a")
+
+
+def test_two_headers_of_one_column_and_two_units_are_refused():
+    public = schema('[columns.age]\nkind = "number"\nrange = [0, 100]\n')
+    with pytest.raises(InvalidSchema, match="two columns of x are column 'age' of the schema"):
+        public.prepare(ColumnTable("x", {"age": np.zeros(2), "age [years]": np.zeros(2)}))
+    with pytest.raises(InvalidSchema, match="column 'age' is in years in a, and in months in b"):
+        public.check_units({"a": ["age [years]"], "b": ["age [months]"]})
+    public.check_units({"a": ["age [years]"], "b": ["age"], "c": ["age [years]"]})
+
+
+def test_letters_that_are_written_apart_are_the_same():
+    import unicodedata
+
+    apart = unicodedata.normalize("NFD", "Größe")
+    public = schema('[columns."Größe"]\nkind = "category"\nvalues = ["müde", "wach"]\n')
+    own = ColumnTable("x", {apart: np.array([unicodedata.normalize("NFD", "müde"), "wach"])})
+    assert (public.prepare(own).X > 0).tolist() == [[True, False], [False, True]]
+
+
+def test_a_schema_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "s.toml").write_bytes(b"\xef\xbb\xbf" + TOML.encode())
+    assert Schema.read(tmp_path / "s.toml") == schema()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from dpfedvis.data import DataError, InvalidData, PartitionError, Schema, Unknow
 from dpfedvis.data.example import HOSPITALS, hospitals
 from dpfedvis.data.example import schema as example_schema
 from dpfedvis.data.features import with_features
-from dpfedvis.data.schema_draft import draft, guess
 
 SCHEMA = """
 [columns.id]
@@ -171,6 +169,7 @@ def test_a_number_column_with_words_in_it_is_filled_and_counted(schema, tmp_path
     assert data.notes == (
         "own.csv.gz, column 'age': 1 value is missing, filled with the middle",
         "own.csv.gz, column 'age': 2 values are no number, filled with the middle",
+        "own.csv.gz, column 'age': 1 value is beyond the range, and counted as its end",
     )
 
 
@@ -204,7 +203,7 @@ def test_data_frames_are_clients(two, schema):
     assert (fed.origin, fed.preparation) == ("memory", files.preparation)
     with pytest.raises(InvalidData, match="is a list; give a data frame"):
         FederatedData.from_frames({"a": [1, 2]}, schema)
-    with pytest.raises(InvalidData, match="at least one data frame"):
+    with pytest.raises(InvalidData, match="by the names of their clients, at least one"):
         FederatedData.from_frames({}, schema)
 
 
@@ -244,7 +243,7 @@ def test_parquet_files_are_read_like_csv(two, schema, tmp_path):
     assert of_parquet.clients == ("p",)
 
 
-# Example and draft
+# Example
 
 
 def test_the_example_is_a_network_that_its_schema_fits(tmp_path):
@@ -263,72 +262,6 @@ def test_the_example_is_a_network_that_its_schema_fits(tmp_path):
     assert hospitals(patients=60, seed=2)["aachen.csv"] != files["aachen.csv"]
 
 
-def test_a_draft_guesses_kinds_and_measures_nothing(tmp_path):
-    (tmp_path / "a.csv").write_text(hospitals(patients=200)["aachen.csv"])
-    text = draft([tmp_path / "a.csv"])
-    assert 'ranges = "public"' in text
-    for private in ("aa-000001", "cardiac", "intensive", "2024-"):
-        assert private not in text
-    columns = tomllib.loads(text)["columns"]
-    kinds = {name: each.get("kind") for name, each in columns.items()}
-    assert kinds == {
-        "patient": None,
-        "case": None,
-        "remarks": None,
-        "age": "number",
-        "sex": "category",
-        "admitted": "date",
-        "ward": "category",
-        "pressure": "number",
-        "glucose": "number",
-        "creatinine": "number",
-        "crp": "number",
-        "temperature": "number",
-        "rate": "number",
-        "pain": "category",
-        "smoker": "category",
-        "diagnosis": "category",
-    }
-    assert columns["pressure"]["unit"] == "mmHg"
-    assert [name for name, each in columns.items() if each["role"] == "drop"] == ["patient", "case", "remarks"]
-    assert not any("range" in each or "values" in each for each in columns.values())
-
-
-def test_a_draft_with_measured_ranges_runs_and_says_so(tmp_path):
-    path = tmp_path / "a.csv"
-    path.write_text(hospitals(patients=100)["aachen.csv"])
-    (tmp_path / "s.toml").write_text(draft([path], ranges_from_data=True))
-    data = load(path, schema=tmp_path / "s.toml")
-    assert FederatedData.from_dataset(data).ranges == "measured"
-    assert "measured on private data" in (tmp_path / "s.toml").read_text()
-
-
-@pytest.mark.parametrize(
-    ("values", "kind", "dropped"),
-    [
-        (["1", "2", "3"] * 5, "number", ""),
-        (["1,5", "2,5", "", "NA"] * 5, "number", ""),
-        (["31.12.2020", "01.02.2021"] * 5, "date", ""),
-        (["a", "b"] * 5, "category", ""),
-        (["same"] * 5, "text", "one value only"),
-        ([""] * 5, "text", "no file has a value"),
-        ([f"word {i}" for i in range(60)], "text", "may be an id"),
-        ([f"word {i % 30}" for i in range(60)], "text", "more than 20 values"),
-    ],
-)
-def test_a_guess_of_one_column(values, kind, dropped):
-    found = guess("column", np.array(values))
-    assert found.kind == kind
-    assert dropped in found.drop
-    assert bool(found.drop) == bool(dropped)
-
-
-def test_whole_numbers_that_all_differ_are_an_id_by_their_name():
-    values = np.array([str(i) for i in range(50)])
-    assert guess("patient id", values).drop
-    assert guess("height", values).kind == "number"
-
-
 # Vectors
 
 
@@ -339,3 +272,65 @@ def test_vectors_are_joined_by_the_ids_of_the_schema(two, schema, tmp_path):
     assert fed.clients[1].X.tolist() == [[1, 10], [2, 20], [3, 30]]
     assert "sha256" not in fed.preparation
     assert fed.preparation.endswith("2 values of a file"), "a hash of private vectors must not leave"
+
+
+def test_ids_vectors_and_persons_at_several_clients(tmp_path, schema):
+    head = "id,person,age,sex,kind\n"
+    files = written(tmp_path, a=head + "1,p,1,f,x\n2,q,1,f,x\n", b=head + "1,p,1,f,x\n3,r,1,f,x\n")
+    data = load(files, schema=schema)
+    assert data.notes == (
+        "1 name of persons at several clients: if that is one person, its ε is that of a person at two sites",
+    )
+    (vectors,) = written(tmp_path, v="id,u\n1,1\n2,2\n3,3\n")
+    with pytest.raises(InvalidData, match="1 ids occur at more than one client"):
+        with_features(FederatedData.from_dataset(data), str(vectors))
+
+
+def test_all_records_of_a_person_are_dealt_to_one_client(tmp_path, schema):
+    rows = "".join(f"{i},p{i % 12},{i},f,x\n" for i in range(120))
+    (path,) = written(tmp_path, all="id,person,age,sex,kind\n" + rows)
+    fed = FederatedData.from_dataset(load(path, schema=schema), clients=4, seed=1)
+    assert fed.n_clients == 4
+    assert fed.n_persons == 12
+    assert fed.notes == load(path, schema=schema).notes
+
+
+def test_a_client_has_no_columns_of_other_files(tmp_path, schema):
+    head = "id,person,age,sex,kind"
+    files = written(tmp_path, a=head + ",secret\n1,p,1,f,x,s\n", b=head + ",more\n2,q,1,f,x,7\n")
+    a, b = FederatedData.from_dataset(load(files, schema=schema)).clients
+    assert ("secret" in a.own, "more" in a.own) == (True, False)
+    assert ("secret" in b.own, "more" in b.own) == (False, True)
+
+
+def test_long_whole_numbers_stay_apart_and_truth_is_read(tmp_path, schema):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    ids = [9007199254740992, 9007199254740993, 123456789012345678, 123456789012345679]
+    common = {"age": [1, 2, 3, 4], "sex": list("fmfm"), "kind": ["x"] * 4}
+    frame = pandas.DataFrame({"id": ids, "person": ids, **common})
+    gaps = pandas.DataFrame(
+        {"id": ids, "person": pandas.array(ids, dtype="Int64"), **common, "more": [True, None, False, True]}
+    )
+    for number, each in enumerate((frame, gaps)):
+        each.to_parquet(tmp_path / f"{number}.parquet")
+        for fed in (
+            FederatedData.from_frames({"a": each}, schema),
+            FederatedData.from_dataset(load(tmp_path / f"{number}.parquet", schema=schema)),
+        ):
+            assert fed.clients[0].persons.tolist() == [str(value) for value in ids]
+            assert fed.clients[0].ids.tolist() == [str(value) for value in ids]
+    truth = Schema.of(
+        {"columns": {"t": {"kind": "category", "values": ["True", "False"]}, "n": {"kind": "number", "range": [0, 1]}}}
+    )
+    for values in ([True, False, True], [True, None, False]):
+        found = FederatedData.from_frames({"a": pandas.DataFrame({"t": values, "n": values})}, truth).clients[0].X
+        assert (found[:, 0] > 0).tolist() == [value is True for value in values]
+        assert found[:, 2].tolist() == [0.5 if value is None else float(value) for value in values]
+
+
+def test_thousands_beside_decimal_commas_are_refused_with_a_schema(tmp_path, schema):
+    path = tmp_path / "x.csv"
+    path.write_text("id;person;age;sex;kind\n1;p;1.234;f;x\n2;p;0,5;f;x\n")
+    with pytest.raises(DataError, match=r"decimal commas \(column 'age'\) and others with points"):
+        load(path, schema=schema)

@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from accounting import Budget, GaussianRelease, InvalidParameter
+from accounting import Budget, InvalidParameter
 from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.estimators.simulation import simulated
 from dpfedvis.links import InProcess
-from dpfedvis.links.in_process import add_up
 from dpfedvis.mechanisms import GradientPerturbation, KMeans, NoPerturbation
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.layouts import TSNELayout
-from dpfedvis.protocol.messages import FAILED, MALFORMED, Done, Receipt, Refused, Send, Sent
+from dpfedvis.protocol.messages import FAILED, Refused, Send
 from dpfedvis.server import Program, ProgramSettings
 from dpfedvis.server.recipe import Recipe
 from dpfedvis.server.session import Failure, SiteFailed
@@ -174,51 +173,3 @@ def test_bad_numbers_of_jobs_are_named(jobs):
     with pytest.raises(InvalidParameter) as caught:
         InProcess(sites_of([np.zeros((2, 4))]), jobs=jobs)
     assert (caught.value.name, caught.value.value) == ("jobs", jobs)
-
-
-# The sum
-
-
-def sent(p, values):
-    event = GaussianRelease(
-        what="gradient", client=f"client-{p}", round=1, sensitivity=0.1, sigma=1.0, grid=2.0**-10, values=6,
-        noise="seeded", trust="aggregate",
-    )  # fmt: skip
-    return Sent(f"client-{p}", values, event, Receipt(f"client-{p}", "a contract", 1, "a hash"))
-
-
-def test_a_sum_is_exact_and_has_every_event():
-    """Beyond 2⁵³, where a sum of floats would lose the last bit."""
-    replies = [sent(p, np.full((3, 2), 2**60 + p, np.int64)) for p in range(3)]
-    found = add_up(replies)
-    np.testing.assert_array_equal(found.values, np.full((3, 2), 3 * 2**60 + 3, np.int64), strict=True)
-    assert found.events == tuple(each.event for each in replies)
-    assert found.receipts == tuple(each.receipt for each in replies)
-    assert not found.refusals
-
-
-BAD = {
-    "floats": np.zeros((3, 2)),
-    "shape": np.zeros((2, 2), np.int64),
-    "flat": np.zeros(6, np.int64),
-    "unsigned": np.zeros((3, 2), np.uint64),
-    "list": [[1, 2]] * 3,
-    "nothing": None,
-}
-
-
-@pytest.mark.parametrize("kind", BAD)
-def test_a_sum_with_a_bad_upload_is_not_formed(kind):
-    good = np.ones((3, 2), np.int64)
-    found = add_up([sent(0, good), sent(1, BAD[kind]), sent(2, good)])
-    assert found.values is None
-    assert [(each.site, each.code) for each in found.refusals] == [("client-1", MALFORMED)]
-    assert not found.events
-
-
-@pytest.mark.parametrize("reply", [Refused("client-1", FAILED, "this site could not do it"), Done("client-1")])
-def test_a_sum_without_a_site_is_not_formed(reply):
-    found = add_up([sent(0, np.ones((3, 2), np.int64)), reply])
-    assert found.values is None
-    assert [each.site for each in found.refusals] == ["client-1"]
-    assert not found.events

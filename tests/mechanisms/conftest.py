@@ -208,7 +208,9 @@ def check(config: FedDL, fed: FederatedData, *, tolerance: float = 1e-6):
                 pairs = zip(names, weights, strict=True)
                 exact, name = sum(w * quiet[n, event.round] for n, w in pairs), "the sum"
             assert each.values.shape == chosen.shape(public)
-            draws[name].append((each.values.astype(np.float64) - exact) / event.sigma)
+            # Of all clients, a sum has more noise than ε needs: √(P/(t − c)) times.
+            more = 1.0 if event.threshold is None else math.sqrt(len(names) / (event.threshold - event.colluders))
+            draws[name].append((each.values.astype(np.float64) - exact) / (more * event.sigma))
     for name, standardised in draws.items():
         check_fresh(f"{name} in different rounds", standardised)
     if len(draws) > 1 and chosen.protection != "home":

@@ -120,7 +120,8 @@ def test_a_run_tells_its_mechanism_of_the_noise():
         result = FedDL(mechanism=KMeans(trust=trust), **common).run(fed)
         sigmas = {event.client: event.sigma for event in result.ledger.events()}
         own = [weight * sigma for weight, sigma in zip((0.25, 0.75), sigmas.values(), strict=True)]
-        expected = math.hypot(*own) if trust == "local" else next(iter(sigmas.values()))
+        # Two clients, one of whom may collude: each adds all of the noise, and the sum has √2 of it.
+        expected = math.hypot(*own) if trust == "local" else math.sqrt(2) * next(iter(sigmas.values()))
         assert result.public.noise == pytest.approx(expected, rel=1e-12)
     assert FedDL(landmarks=4, gamma=0.5, start="normal").run(fed).public.noise == 0.0
 

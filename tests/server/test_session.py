@@ -159,27 +159,6 @@ def test_a_sum_of_events_that_are_not_the_contracts_is_not_seen(what, trust, con
     assert len(ledger) == 0
 
 
-SUMS = {
-    "without receipts": lambda found: replace(found, receipts=()),
-    "without a site": lambda found: replace(found, events=found.events[:-1], receipts=found.receipts[:-1]),
-    "a site twice": lambda found: replace(found, events=(found.events[0],) * 3),
-    "fewer receipts": lambda found: replace(found, events=(found.events[0],) * 3, receipts=found.receipts[:1]),
-    "in another order": lambda found: replace(found, events=found.events[::-1], receipts=found.receipts[::-1]),
-    "of nobody": lambda found: replace(found, events=(), receipts=()),
-    "no values": lambda found: replace(found, values=None),
-}
-
-
-@pytest.mark.parametrize("what", SUMS)
-def test_a_sum_has_every_site_and_receipt_once(what, configure, fed, monkeypatch):
-    total = InProcess.total
-    monkeypatch.setattr(InProcess, "total", lambda self, request: SUMS[what](total(self, request)))
-    ledger = Ledger(budget=BUDGET)
-    with pytest.raises(BadUpload):
-        configure(GradientPerturbation(trust="aggregate")).run(fed, ledger=ledger)
-    assert len(ledger) == 0
-
-
 # Replies that are none
 
 BAD = {

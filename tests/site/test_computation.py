@@ -28,11 +28,20 @@ def run_of(mechanism, values=12, **settings):
     return sites, parts, agreed(sites, contract)
 
 
-@pytest.mark.parametrize(("trust", "share"), [("local", 1.0), ("aggregate", 1 / 2), ("central", 0.0)])
-def test_a_site_adds_its_share_of_the_noise(trust, share):
-    """σ alone, σ/√P of a sum, nothing where the server is trusted; and the event always says σ."""
+@pytest.mark.parametrize(
+    ("trust", "sharing", "share"),
+    [
+        ("local", {}, 1.0),
+        ("aggregate", {"threshold": 4, "colluders": 0}, 1 / 2),
+        ("aggregate", {}, 1 / math.sqrt(3)),  # all four, one of whom may collude
+        ("aggregate", {"threshold": 3, "colluders": 1}, 1 / math.sqrt(2)),
+        ("central", {}, 0.0),
+    ],
+)
+def test_a_site_adds_its_share_of_the_noise(trust, sharing, share):
+    """σ alone, σ/√(t − c) of a sum, nothing where the server is trusted; and the event always says σ."""
     mechanism = GradientPerturbation(trust=trust)
-    sites, parts, label = run_of(mechanism, 12 * (4 if trust == "aggregate" else 1))
+    sites, parts, label = run_of(mechanism, 12 * (4 if trust == "aggregate" else 1), **sharing)
     uploads = [sites[0].answer(Send(label, mechanism, SETTING, round, Y)) for round in range(1, ROUNDS + 1)]
     # What a record moves the sum by is a quarter of what it moves the one upload by, in both.
     weight = 1.0 if trust == "local" else 0.25

@@ -164,7 +164,6 @@ NOT_SIGNED: dict[str, Callable[[Site], dict[str, Any]]] = {
     "seeded noise": lambda own: {"noise": "seeded"},
     "a trusted server": lambda own: {"mechanism": GradientPerturbation(trust="central")},
     "a sum with unknown members": lambda own: {"mechanism": GradientPerturbation(trust="aggregate")},
-    "colluders": lambda own: {"colluders": 1},
     "too many rounds": lambda own: {"rounds": 5000},
     "without this site": lambda own: {"members": (Member("south", RECORDS, 1.0, OTHER.public),)},
     "another key for this site": lambda own: {"members": (Member("north", RECORDS, 1.0, OTHER.public),)},

@@ -104,7 +104,18 @@ def with_features(fed: FederatedData, choice: Choice, bounds: tuple[float, float
         return fed
     column = None if fed.schema is None else fed.schema.named("id")
     found = features_of(choice, image_shape=fed.image_shape, bounds=bounds or fed.bounds, id_column=column or "id")
+    if isinstance(found, Vectors):
+        _refuse_shared_ids(fed)
     return fed if found is None else fed.mapped(found, [mapped(found, client) for client in fed.clients])
+
+
+def _refuse_shared_ids(fed: FederatedData) -> None:
+    """Raise if records of two clients have one id: they would get one vector."""
+    ids = [np.unique(client.ids) for client in fed.clients if client.ids is not None]
+    if ids and (twice := sum(map(len, ids)) - len(np.unique(np.concatenate(ids)))):
+        raise UnmatchedIds(
+            f"{twice} ids occur at more than one client, and vectors are joined by them; make ids distinct"
+        )
 
 
 def compared_by(fed: FederatedData, choice: Choice) -> list[NDArray[Any]] | None:

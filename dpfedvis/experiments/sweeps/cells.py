@@ -58,7 +58,9 @@ class Cell:
         The data counts by its content, wherever it lies and whatever its name.
         """
         settings = {name: value for name, value in self.settings.items() if name != "data"}
-        return digest({"format": 1, "kind": self.kind, "data": data_sha256, "settings": settings})
+        # Sums have had another share of the noise since sites may drop out and collude.
+        shared = {"sharing": 1} if self.config.trust == "aggregate" and self.config.epsilon is not None else {}
+        return digest({"format": 1, "kind": self.kind, "data": data_sha256, "settings": settings, **shared})
 
     def landmark_address(self, data_sha256: str, code: str) -> str | None:
         """Hash of what the landmarks depend on, to share them between maps; None where a budget covers more than them.

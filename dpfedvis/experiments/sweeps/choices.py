@@ -122,16 +122,6 @@ def together(points: Sequence[Point]) -> float | None:
     return gaussian_epsilon(math.sqrt(math.fsum(squares)), delta)
 
 
-def against_clients(epsilon: float, delta: float, clients: int, others: int) -> float:
-    """ε against k colluding clients, of noise that P clients share.
-
-    Each adds noise of variance σ²/P. The colluders subtract their k shares, and (P − k)/P of the variance remains: μ
-    grows to μ·√(P/(P − k)).
-    """
-    mu = gaussian_mu(epsilon, delta)
-    return gaussian_epsilon(mu * math.sqrt(clients / (clients - others)), delta)
-
-
 def _rounded(epsilon: float) -> float:
     """ε rounded up to four digits, so that runs of the same budget are grouped together."""
     return epsilon if math.isinf(epsilon) else float(rounded_up(epsilon))

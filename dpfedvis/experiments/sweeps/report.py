@@ -13,7 +13,7 @@ from typing import Any
 from accounting.rounding import rounded_up
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.evaluation.metrics import Metric
-from dpfedvis.experiments.sweeps.choices import Best, against_clients, best, cheapest, composable, pareto, together
+from dpfedvis.experiments.sweeps.choices import Best, best, cheapest, composable, pareto, together
 from dpfedvis.experiments.sweeps.figures import Curves, draw
 from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.experiments.sweeps.summary import CONFIDENCE, Context, Point, contexts, latest_version
@@ -89,7 +89,7 @@ def _context(number: int, context: Context) -> dict[str, Any]:
         "metrics": [metric.name for metric in metrics],
         "has_exact": bool(finite) and exact and context.facts["map"] != "clusters",
         "worse": context.below_data_free(metrics[0]),
-        **_against(context, finite),
+        "shared": any(point.trust == "aggregate" for point in finite),
         "numbers": [
             [point.name, rounded_up(point.epsilon), "-" if point.in_scope is None else rounded_up(point.in_scope),
              *(str(point.scores.get(metric.key, "-")) for metric in metrics), str(point.seeds)]
@@ -108,25 +108,6 @@ def _context(number: int, context: Context) -> dict[str, Any]:
             for point in pareto(context, metric)
         ],
     }  # fmt: skip
-
-
-def _against(context: Context, finite: Sequence[Point]) -> dict[str, Any]:
-    """ε of shared noise against other clients, who know their own shares."""
-    clients = context.facts["clients"]
-    noisy = [point for point in finite if point.trust == "aggregate" and not point.sampled]
-    # Of two clients, one other is all others.
-    others = {} if clients is None else {clients - 1: f"against {clients - 1} together", 1: "against one other client"}
-    names = dict(sorted(others.items()))
-    rows = [
-        tuple(rounded_up(each) for each in (epsilon, *(against_clients(epsilon, delta, clients, k) for k in names)))
-        for epsilon, delta in sorted({(point.epsilon, point.delta) for point in noisy})
-        if clients is not None and clients > 1
-    ]
-    return {
-        "clients_unknown": bool(noisy) and clients is None,
-        "against_head": ["ε against the server", *names.values()],
-        "against": list(dict.fromkeys(rows)),
-    }
 
 
 def _best(context: Context, metrics: Sequence[Metric], *, landmarks_only: bool) -> list[list[str]]:

@@ -120,7 +120,11 @@ def test_a_report_says_what_its_picture_does_not(sweep_rows: list[CellRow], tmp_
     ]
     write_report(shared, tmp_path, "x", HERE)
     page = (tmp_path / "report.md").read_text()
-    for words in ("*aggregate*: the server is trusted", "against 9 together", "not tell from the data-free map"):
+    for words in (
+        "*aggregate*: only sums over clients are seen",
+        "ε holds against the server and as many clients together",
+        "not tell from the data-free map",
+    ):
         assert words in page.replace("cannot", "not"), words
 
 

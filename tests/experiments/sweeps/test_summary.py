@@ -11,7 +11,7 @@ from scipy import stats
 
 from accounting import gaussian_epsilon, gaussian_mu
 from dpfedvis.evaluation.metrics import METRICS, Metric
-from dpfedvis.experiments.sweeps.choices import against_clients, best, cheapest, pareto, together
+from dpfedvis.experiments.sweeps.choices import best, cheapest, pareto, together
 from dpfedvis.experiments.sweeps.summary import Context, Estimate, Point, contexts
 from dpfedvis.runs.code_version import CodeVersion
 
@@ -229,16 +229,6 @@ def test_runs_together_compose_as_gaussian_mechanisms() -> None:
     assert together(runs + ignored) == pytest.approx(gaussian_epsilon(mu, 1e-5))
     assert together(ignored) is None
     assert together(runs[1:]) == pytest.approx(2.0)
-
-
-def test_shared_noise_is_worth_less_against_those_who_share_it() -> None:
-    """Nine of ten shares taken off leave a tenth of the variance."""
-    alone = against_clients(1.0, 1e-5, 10, 0)
-    assert alone == pytest.approx(1.0)
-    one, nine = (against_clients(1.0, 1e-5, 10, others) for others in (1, 9))
-    assert one == pytest.approx(gaussian_epsilon(gaussian_mu(1.0, 1e-5) / math.sqrt(0.9), 1e-5))
-    assert nine == pytest.approx(gaussian_epsilon(gaussian_mu(1.0, 1e-5) * math.sqrt(10), 1e-5))
-    assert alone < one < nine
 
 
 def test_one_seed_can_be_told_from_nothing() -> None:

@@ -10,11 +10,11 @@ import pytest
 from accounting import Budget
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.links import InProcess
-from dpfedvis.links.in_process import add_up
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.protocol.messages import Send
 from dpfedvis.server.session import Session
+from dpfedvis.server.sums import PlainSums
 from tests.makers import groups
 
 FAST = {"anchors": 24, "placement": "weights"}
@@ -78,7 +78,7 @@ def check_replay(estimator: FedTSNE, fed: FederatedData, other: FederatedData) -
     public, facts = everything(first), (first._facts(), first._remarks)
     ledger = [event.to_json() for event in first.ledger_.events()]
     kept = iter(seen.values)
-    each, curated = InProcess.each, Session._curated
+    each, total, curated = InProcess.each, PlainSums.total, Session._curated
 
     def earlier(values):
         """What was seen the first time; the server must ask for the same shape again."""
@@ -92,8 +92,10 @@ def check_replay(estimator: FedTSNE, fed: FederatedData, other: FederatedData) -
             return replies
         return [replace(reply, values=earlier(reply.values)) for reply in replies]
 
-    def replay_sum(self, request):
-        found = add_up(each(self, request))
+    def replay_sum(self, request, shape):
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(InProcess, "each", each)
+            found = total(self, request, shape)
         return found if request.mechanism.trust == "central" else replace(found, values=earlier(found.values))
 
     def replay_curated(self, total, event, request):
@@ -102,7 +104,7 @@ def check_replay(estimator: FedTSNE, fed: FederatedData, other: FederatedData) -
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InProcess, "each", replay)
-        patch.setattr(InProcess, "total", replay_sum)
+        patch.setattr(PlainSums, "total", replay_sum)
         patch.setattr(Session, "_curated", replay_curated)
         second = estimator.watch().fit(other)
     assert next(kept, None) is None, "fewer uploads the second time"

@@ -153,7 +153,8 @@ def drawn(estimator, fed):
         quiet = mechanism.total(self._local(request, plan), Y, public, mechanism.grid(public, Y), plan.factor)
         relative = mechanism.relative_noise(public)
         noise = (made.values - quiet) * made.event.grid / (1.0 if relative is None else relative)
-        parties = 1 if mechanism.trust == "local" else fed.n_clients
+        event = made.event
+        parties = 1 if mechanism.trust == "local" else event.threshold - event.colluders
         found[made.event.what].append(noise.ravel() / made.event.sigma * math.sqrt(parties))
         return made
 

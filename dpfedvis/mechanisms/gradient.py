@@ -108,12 +108,14 @@ class GradientPerturbation(GradientUpload):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.one_of("bound", self.bound, ("tight", "theorem"))
+        constants = {"tau_x": self.tau_x, "tau_y": self.tau_y, "upsilon": self.upsilon}
+        for name, value in constants.items():
+            if value is not None:
+                checks.between(name, value, 1e-12, 1e12)
         if self.bound == "theorem":
-            constants = {"tau_x": self.tau_x, "tau_y": self.tau_y, "upsilon": self.upsilon}
             for name, value in constants.items():
                 if value is None:
                     raise InvalidParameter(name, value, 'given with bound="theorem"')
-                checks.between(name, value, 1e-12, 1e12)
             if self.tau_x is not None and self.upsilon is not None and self.upsilon <= self.tau_x:
                 raise InvalidParameter(
                     "upsilon", self.upsilon, f"above tau_x = {self.tau_x}: landmarks get norm upsilon − tau_x"

@@ -12,6 +12,7 @@ from typing import Any
 from dpfedvis.links import site_process
 from dpfedvis.site.outbox import Outbox
 from dpfedvis.site.run_account import RunAccount
+from dpfedvis.site.sums import SiteSums
 
 
 def dying(place: str, folder: Path) -> None:
@@ -36,7 +37,8 @@ def dying(place: str, folder: Path) -> None:
         mark.write_text(place)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    owner, name = {"outbox": (Outbox, "keep"), "ledger": (RunAccount, "record"), "reply": (site_process, "send")}[what]
+    owner, name = {"outbox": (Outbox, "keep"), "ledger": (RunAccount, "record"), "reply": (site_process, "send"),
+                   "sums": (SiteSums, "_keep")}[what]  # fmt: skip
     setattr(owner, name, patched(getattr(owner, name)))
 
 

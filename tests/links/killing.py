@@ -1,6 +1,6 @@
 """A run whose sites and server are killed at any moment, again and again: run as a program.
 
-    python killing.py FOLDER KILLS SEED
+    python killing.py FOLDER KILLS SEED TRUST
 
 Sites and the server are forks of this process, so that starting one costs milliseconds. Each sets an alarm that ends it
 at once, as kill −9 would: SIGALRM has no handler, so that no line of Python and no `finally` is run. Runs follow each
@@ -20,7 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from accounting.events import Trust
+from dpfedvis import FederatedData
 from dpfedvis.links import Processes, site_process
+from dpfedvis.mechanisms import GradientPerturbation
+from dpfedvis.server import Program
 from dpfedvis.site import SiteLedger
 from tests.links.test_processes import BUDGET, data, events, folders, in_one_process, program
 
@@ -96,21 +100,20 @@ def count(path: Path) -> None:
         stream.write(b"x")
 
 
-def server(folder: Path, sites: dict[str, Path], seed: int) -> None:
+def server(folder: Path, sites: dict[str, Path], seed: int, made: Program) -> None:
     with Mortal(sites, np.random.default_rng(seed), folder / "kills") as link:
-        found = link.run(program(rounds=6), checkpoint=folder / "server")
+        found = link.run(made, checkpoint=folder / "server")
         np.save(folder / "landmarks.npy", found.landmarks)
         (folder / "run").write_text(found.contract.run)
         (folder / "mirror").write_text("\n".join(sorted(events(found.feddl.ledger))))
 
 
-def one_run(folder: Path, expected: Any, rng: np.random.Generator) -> None:
+def one_run(folder: Path, fed: FederatedData, made: Program, expected: Any, rng: np.random.Generator) -> None:
     folder.mkdir()
-    fed = data()
     sites = folders(folder, fed)
     while True:
         seed, alarm = int(rng.integers(2**31)), float(rng.uniform(0.02, 0.6))
-        running = Fork(lambda seed=seed: server(folder, sites, seed), alarm)  # type: ignore[misc]
+        running = Fork(lambda seed=seed: server(folder, sites, seed, made), alarm)  # type: ignore[misc]
         if (status := running.wait()) == 0:
             break
         assert status == -signal.SIGALRM, f"the server ended with {status}: see {folder}"
@@ -124,15 +127,17 @@ def one_run(folder: Path, expected: Any, rng: np.random.Generator) -> None:
         assert sorted(mine) == [each for each in stated if f'"{client.name}"' in each]
 
 
-def main(folder: Path, kills: int, seed: int) -> None:
+def main(folder: Path, kills: int, seed: int, trust: Trust) -> None:
     rng, done, number = np.random.default_rng(seed), 0, 0
-    expected = in_one_process(data(), program(rounds=6))
+    # Three sites, all of whom are needed: a sum that lacks one waits for it.
+    fed, made = data(3 if trust == "aggregate" else 2), program(GradientPerturbation(trust=trust), rounds=6)
+    expected = in_one_process(fed, made)
     while done < kills:
-        one_run(folder / str(number), expected, rng)
+        one_run(folder / str(number), fed, made, expected, rng)
         seen = folder / str(number) / "kills"
         done, number = done + (seen.stat().st_size if seen.exists() else 0), number + 1
     print(f"{done} kills in {number} runs at budget ε = {BUDGET.epsilon:g}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])  # type: ignore[arg-type]  # as the test says

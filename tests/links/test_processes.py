@@ -106,14 +106,56 @@ def test_a_site_that_is_killed_goes_on_where_it_was(place: str, tmp_path: Path) 
         assert own.events(found.contract.run, "client-0") == list(found.feddl.ledger.events())
 
 
-def test_kills_at_any_moment_lose_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+def test_kills_at_any_moment_lose_nothing(trust: str, tmp_path: Path) -> None:
     """Of sites and of the server; see killing.py for what holds after each run."""
     script, root = Path(__file__).with_name("killing.py"), Path(__file__).parents[2]
-    command = [sys.executable, str(script), str(tmp_path), "1000" if THOROUGH else "20", "0"]
+    command = [sys.executable, str(script), str(tmp_path), "1000" if THOROUGH else "20", "0", trust]
     environment = {**os.environ, "PYTHONPATH": str(root), "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=root, env=environment)
     assert done.returncode == 0, done.stderr
     print(done.stdout)
+
+
+# Of a sum: keys, shares, label, shares of others, masked values, list of survivors, opened; then the next sum.
+IN_A_SUM = [
+    "sums after 1",
+    "sums before 2",
+    "sums after 3",
+    "sums before 5",
+    "sums after 5",
+    "sums before 6",
+    "sums after 7",
+]
+if THOROUGH:
+    IN_A_SUM = [f"sums {when} {n}" for when in ("before", "after") for n in range(1, 13)]
+
+
+@pytest.mark.parametrize("place", IN_A_SUM)
+def test_a_site_that_is_killed_in_a_secure_sum_answers_alike(place: str, tmp_path: Path) -> None:
+    fed, made = data(3), program(GradientPerturbation(trust="aggregate"), rounds=2)
+    command = [sys.executable, str(Path(__file__).with_name("dying_site.py")), place]
+    with Processes(folders(tmp_path, fed), command=command) as link:
+        found = link.run(made)
+    assert {(tmp_path / str(number) / "died").read_text() for number in range(3)} == {place}
+    expected = in_one_process(fed, made)
+    assert np.array_equal(found.landmarks, expected.landmarks)
+    assert events(found.feddl.ledger) == events(expected.feddl.ledger)
+    assert not list(tmp_path.glob("*/sums/*")), "secrets outlive the run"
+
+
+def test_a_site_that_stays_away_does_not_stop_a_run(tmp_path: Path) -> None:
+    """Of five sites one dies in round 2 as often as it is asked, and is well again in round 3."""
+    fed = data(5)
+    command = [sys.executable, str(Path(__file__).with_name("absent_site.py"))]
+    made = program(GradientPerturbation(trust="aggregate"), rounds=3)
+    with Processes(folders(tmp_path, fed), command=command) as link:
+        found = link.run(made)
+    assert [(each.site, each.round) for each in found.feddl.failures] == [("client-4", 2)]
+    released = {each.round: 0 for each in found.feddl.ledger.events()}
+    for each in found.feddl.ledger.events():
+        released[each.round] += 1
+    assert released == {1: 5, 2: 4, 3: 5}
 
 
 def test_a_reply_that_came_too_late_is_not_taken_for_the_next(tmp_path: Path) -> None:

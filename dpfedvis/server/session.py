@@ -263,7 +263,7 @@ class Session:
         for name, reply in zip(self._ask.sites, self._ask.each(request), strict=True):
             there += isinstance(reply, Done) and reply.site == name
         if there < sharing.threshold:
-            raise SumIncomplete(
+            raise SiteFailed(
                 f"{there} of {sharing.parties} sites are there, and {sharing.threshold} are needed. What was published "
                 "stays; resume the run when more are there"
             )

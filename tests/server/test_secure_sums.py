@@ -1,0 +1,197 @@
+"""Secure sums between a server and sites: equal to plain ones, of those who are there, and back when they are back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+
+from accounting import Budget, Ledger
+from dpfedvis import FederatedData, FedTSNE
+from dpfedvis.estimators.simulation import simulated
+from dpfedvis.links import InProcess
+from dpfedvis.mechanisms import GradientPerturbation, KMeans, MeanEmbedding, PreparedRecords
+from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.numerics.exact import Grid
+from dpfedvis.numerics.kernels import Kernel
+from dpfedvis.protocol.messages import FAILED, Place, Prepare, Refused
+from dpfedvis.protocol.sum_messages import Advertise, Confirm, SendMasked, ShareKeys, Unmask
+from dpfedvis.server import Program, ProgramSettings
+from dpfedvis.server.mirror import Mirror
+from dpfedvis.server.session import Session, SiteFailed
+from tests.site.agreed import contract_of
+
+BUDGET = Budget(4.0, 1e-5)
+STAGES = {"advertise": Advertise, "share": ShareKeys, "masked": SendMasked, "confirm": Confirm, "unmask": Unmask}
+
+
+def data(clients: int = 5) -> FederatedData:
+    rng = np.random.default_rng(0)
+    sizes = [40, 30, 50, 20, 60, 35][:clients]
+    return FederatedData([rng.normal(size=(size, 5)) for size in sizes], bounds=(-3, 3))
+
+
+def program(mechanism=None, **changes) -> Program:
+    chosen = mechanism or GradientPerturbation(trust="aggregate")
+    common = {"budget": BUDGET, "landmarks": 6, "rounds": 3, "feddl": {"bounds": (-3, 3)}}
+    return Program(ProgramSettings(mechanism=chosen, **{**common, **changes}))
+
+
+class Leaky(InProcess):
+    """A link that loses what some sites are asked: `away` says whether a site is away for a request."""
+
+    def __init__(self, members, away: Callable[[str, object], bool]) -> None:
+        super().__init__(members, secure=True)
+        self.away = away
+
+    def some(self, requests: Mapping[str, object]):
+        return {name: self._lost(name, request) or super(Leaky, self).some({name: request})[name]
+                for name, request in requests.items()}  # fmt: skip
+
+    def each(self, request):
+        return [self._lost(site.name, request) or self._answer(site, request) for site in self.members]
+
+    def _lost(self, name, request):
+        return Refused(name, FAILED, "is away") if self.away(name, request) else None
+
+
+def leaky(fed: FederatedData, away) -> Leaky:
+    return Leaky(simulated(fed, budget=BUDGET, noise="seeded").members, away)
+
+
+def plain(fed: FederatedData, made: Program):
+    return simulated(fed, budget=BUDGET, noise="seeded").run(made)
+
+
+def events(found) -> list[str]:
+    return [event.to_json() for event in found.feddl.ledger.events()]
+
+
+@pytest.mark.parametrize("mechanism", [KMeans, GradientPerturbation, MeanEmbedding], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("clients", [2, 5])
+def test_a_secure_sum_is_the_plain_one_bit_for_bit(mechanism, clients):
+    fed, made = data(clients), program(mechanism(trust="aggregate"))
+    secure = leaky(fed, lambda name, request: False).run(made)
+    assert np.array_equal(secure.landmarks, plain(fed, made).landmarks)
+    assert events(secure) == events(plain(fed, made))
+    assert not secure.feddl.failures
+
+
+def test_a_private_map_has_secure_sums_in_every_stage(monkeypatch):
+    fed = data()
+    settings = {"epsilon": 20.0, "trust": "aggregate", "private_map": {"placement": "weights", "density": True}}
+    here = FedTSNE(**settings, n_landmarks=20, n_jobs=1).fit(fed)
+    monkeypatch.setattr(InProcess, "secure", True, raising=False)
+    init = InProcess.__init__
+    monkeypatch.setattr(InProcess, "__init__", lambda self, *a, **k: init(self, *a, **{**k, "secure": True}))
+    there = FedTSNE(**settings, n_landmarks=20, n_jobs=1).fit(fed)
+    assert np.array_equal(here.published_map_.places, there.published_map_.places)
+    assert np.array_equal(here.density_.shares, there.density_.shares)
+
+
+# Drop-outs
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_site_that_is_away_at_one_stage_does_not_stop_a_run(stage):
+    """In the first sum, or when keys are agreed; it is back for the next."""
+    fed, made, lost = data(), program(), []
+
+    def away(name, request):
+        now = name == "client-2" and isinstance(request, STAGES[stage]) and len(lost) < 1
+        lost.extend([request] * now)
+        return now
+
+    found = leaky(fed, away).run(made)
+    assert lost
+    rounds = dict.fromkeys((1, 2, 3), 0)
+    for event in found.feddl.ledger.events():
+        rounds[event.round] += 1
+    # After its masked values came, it is in the sum whether it is there or not.
+    first = 5 if stage in ("confirm", "unmask") else 4
+    assert rounds == {1: first, 2: 5, 3: 5}
+    assert [(each.site, each.round) for each in found.feddl.failures] == ([("client-2", 1)] if first == 4 else [])
+
+
+def test_an_average_is_that_of_the_survivors():
+    """Over 200 rounds: around the mean over the records of those who are there, by their weights."""
+    fed, rounds, away = data(), 200, ("client-1",)
+    mechanism = GradientPerturbation(trust="aggregate")
+    public = PublicParameters(Kernel((0.1,)), 6, 5, rounds, 1, 0.5, grid=Grid.of_bounds(-3.0, 3.0, 5))
+    link = leaky(fed, lambda name, request: name in away and isinstance(request, SendMasked))
+    sizes = [len(client.X) for client in fed.clients]
+    contract = contract_of(link.members, sizes, mechanism, rounds=rounds, features=5, values=30 * 5)
+    session = Session(link, contract, Mirror(Ledger(budget=contract.budget)))
+    session.open()
+    Y = public.grid.snap(np.random.default_rng(1).normal(size=(6, 5)))
+    found = np.stack([session.average(mechanism, public, Y, number) for number in range(1, rounds + 1)])
+    there = np.concatenate([client.X for client in fed.clients if client.name not in away])
+    exact = mechanism.message(PreparedRecords(there, float(len(there))), Y, public, np.random.default_rng(0)).values
+    sigma = next(session.mirror.ledger.events()).sigma
+    # Four of five sites, each with noise for t − c = 3; and the average is over their share of the weights.
+    share = len(there) / sum(sizes)
+    expected = sigma * math.sqrt(4 / 3) / share
+    noise = found - exact
+    assert noise.std() == pytest.approx(expected, rel=7 / math.sqrt(2 * noise.size))
+    assert abs(noise.mean()) < 7 * expected / math.sqrt(noise.size)
+    assert {event.client for event in session.mirror.ledger.events()} == {c.name for c in fed.clients} - set(away)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_too_few_sites_stop_a_run_and_it_goes_on_when_they_are_back(stage, tmp_path):
+    fed, made, gone = data(), program(), [True]
+
+    def away(name, request):
+        return gone[0] and name in ("client-0", "client-3") and isinstance(request, STAGES[stage])
+
+    with simulated(fed, budget=BUDGET, noise="seeded", folder=tmp_path / "sites") as link:
+        with pytest.raises(SiteFailed, match=r"is not complete: .* of at least 4 .*is away.*resume the run"):
+            Leaky(link.members, away).run(made, checkpoint=tmp_path / "server")
+        gone[0] = False
+        found = Leaky(link.members, away).run(made, checkpoint=tmp_path / "server")
+    assert np.array_equal(found.landmarks, plain(fed, made).landmarks)
+    assert events(found) == events(plain(fed, made))
+
+
+def test_a_sum_can_be_repeated_where_budget_is_set_aside():
+    """A site whose state is lost can never open its first sum: a repeated one has another round, noise and charge."""
+    fed, made = data(), program(retries=1)
+    stuck = []
+
+    def away(name, request):
+        now = isinstance(request, Unmask) and request.label.startswith("gradient|2|")
+        stuck.extend([name] * now)
+        return now
+
+    found = leaky(fed, away).run(made)
+    assert stuck
+    released = sorted({event.round for event in found.feddl.ledger.events()})
+    assert released == [1, 3, 4], "round 2 was never seen, and repeated as round 4"
+    # Four releases are planned, so that each has a quarter of the budget.
+    without = plain(fed, program())
+    ratio = next(found.feddl.ledger.events()).sigma / next(without.feddl.ledger.events()).sigma
+    assert ratio == pytest.approx(math.sqrt(4 / 3), rel=1e-4)
+    with pytest.raises(SiteFailed, match="is not complete"):
+        leaky(fed, away).run(program())
+
+
+@pytest.mark.parametrize("kind", [Prepare, Place])
+def test_a_site_that_misses_a_view_or_the_map_does_not_stop_a_map(kind):
+    fed = data()
+    private = FedTSNE(epsilon=20.0, trust="aggregate", n_landmarks=20, n_jobs=1, private_map={"placement": "weights"})
+    private._resolve(fed)
+    made = private._program(fed, recipe=private.settings_.recipe, layout=private.settings_.layout)
+    found = Leaky(
+        simulated(fed, budget=Budget(20.0, 1e-5), noise="seeded").members,
+        lambda name, request: name == "client-1" and isinstance(request, kind),
+    ).run(made)
+    assert found.map is not None
+    missed = {each.site for each in found.feddl.failures}
+    assert missed == ({"client-1"} if kind is Prepare else set())
+    with pytest.raises(SiteFailed, match="3 of 5 sites are there, and 4 are needed"):
+        Leaky(
+            simulated(fed, budget=Budget(20.0, 1e-5), noise="seeded").members,
+            lambda name, request: name in ("client-1", "client-2") and isinstance(request, kind),
+        ).run(made)

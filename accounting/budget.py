@@ -75,6 +75,11 @@ class Budget:
         return self.adjacency == "add-remove" or self.unit == "client"
 
     @property
+    def hides_rows(self) -> bool:
+        """Whether the number of a client's rows is private: also where persons are public, and their rows are not."""
+        return self.hides_records or self.unit == "person"
+
+    @property
     def rows(self) -> int:
         """Most records of one privacy unit in an upload, where that is bounded: 1, or those of a person."""
         return self.rows_per_person or 1 if self.unit == "person" else 1

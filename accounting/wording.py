@@ -46,7 +46,7 @@ _NOT_COVERED = (
 _RANGES = {
     "public": None,
     "measured": "the ranges of the columns were measured on private data: not covered by ε",
-    "file": "no schema says the public range of each column: a scale that was measured on private data is not covered "
+    "of the file": "no schema says the public range of each column: a scale that was measured on private data is not covered "
     "by ε",
 }
 _ARITHMETIC = {

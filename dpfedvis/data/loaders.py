@@ -92,7 +92,10 @@ def paths_of(given: Sequence[str | Path]) -> list[Path]:
         matches = [path] if path.is_file() else sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
         files = [match for match in matches if match.is_file()]
         if not files:
-            raise UnknownDataset(_unknown(str(each)))
+            known = CATALOGUE.get(str(each).lower().replace("_", "-"))
+            raise UnknownDataset(
+                _unknown(str(each)) if known is None else f"{known.name} is a known data set, not a file"
+            )
         found += files
     places: set[Path] = set()
     for path in found:

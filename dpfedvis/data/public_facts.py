@@ -50,7 +50,7 @@ class PublicFacts:
         """Where the scale of the user's own columns comes from: public or measured, by the schema, or the file."""
         if self.schema is not None:
             return self.schema.ranges
-        return "file" if self.origin == "file" else None
+        return "of the file" if self.origin == "file" else None
 
 
 class WithFacts:

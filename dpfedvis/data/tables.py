@@ -1,7 +1,9 @@
 """What readers of files return: a table of plain numbers, or columns by name for a schema to prepare."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -111,18 +113,34 @@ def of_frame(name: str, frame: Any, numbers: Callable[[str], bool]) -> ColumnTab
 def typed_column(values: NDArray[Any], nothing: NDArray[np.bool_], number: bool) -> tuple[NDArray[Any], int]:
     """Return a column with types of its own as float64, or as text with "" where nothing is; and how many are unread.
 
-    Whole numbers become text digit by digit: as floats two long ids would be one.
+    Each value becomes text or a number by itself: the type of the whole column may follow from one other record.
     """
     if number and values.dtype.kind in "biuf":
         return np.where(nothing, np.nan, values.astype(np.float64)), 0
     if values.dtype.kind == "M":
-        texts = np.datetime_as_string(values.astype("datetime64[D]")).tolist()
-    elif values.dtype.kind == "f":
-        texts = [str(int(value)) if value == round(value) else str(value) for value in np.where(nothing, 0.0, values)]
+        plain: list[Any] = np.datetime_as_string(values.astype("datetime64[D]")).tolist()
     else:
-        texts = [str(value) for value in values.tolist()]
-    texts = ["" if gap else text for text, gap in zip(texts, nothing.tolist(), strict=True)]
+        plain = values.tolist()
+    texts = ["" if gap else _value(value) for value, gap in zip(plain, nothing.tolist(), strict=True)]
     if not number:
         return np.array(texts, dtype=np.str_), 0
-    found, unread = numbers_of([{"True": "1", "False": "0"}.get(text, text) for text in texts])
+    found, unread = numbers_of([_TRUTH_NUMBERS.get(text, text) for text in texts])
     return np.array(found), unread
+
+
+_TRUTH = {"true": "True", "false": "False"}
+_TRUTH_NUMBERS = {"True": "1", "False": "0"}
+_WHOLE = re.compile(r"(-?\d+)\.0+")
+
+
+def _value(value: Any) -> str:
+    """Return one value as text, alike for every type that a frame may have for it: 5, 5.0 and "5.0" are "5".
+
+    Whole numbers become text digit by digit: as floats two long ids would be one.
+    """
+    if isinstance(value, datetime | date):
+        return value.date().isoformat() if isinstance(value, datetime) else value.isoformat()
+    text = str(value)
+    if match := _WHOLE.fullmatch(text):
+        return match[1]
+    return _TRUTH.get(text.lower(), text)

@@ -395,7 +395,13 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     def __getstate__(self) -> dict[str, Any]:
         """Leave out who looks on, and where files are: they are of the process that has fitted."""
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name not in _OF_THIS_PROCESS}
+        kept = {name: value for name, value in state.items() if name not in _OF_THIS_PROCESS}
+        settings = kept.get("settings_")
+        if settings is not None and settings.epsilon is not None and settings.unit == "client" and "_clients" in kept:
+            kept["_clients"] = [
+                f"client-{number}" for number in range(len(kept["_clients"]))
+            ]  # a name tells who took part
+        return kept
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
         """Fit to federated data, or to an array or data frame of numbers. Each estimator has its own.

@@ -97,8 +97,11 @@ def public_facts(fed: FederatedData, settings: EstimatorSettings) -> dict[str, A
     # Of a schema, each column has its own range.
     if fed.schema is None and (bounds := settings.feddl_for(fed).get("bounds")) is not None:
         found["bounds"] = list(bounds)
-    if fed.ranges is not None:
-        found["ranges"] = fed.ranges
+    ranges = fed.ranges
+    if ranges is None and fed.origin == "memory" and settings.noise == "discrete":
+        ranges = "of the file"  # nobody here knows how an array was scaled
+    if ranges is not None:
+        found["ranges"] = ranges
     if fed.schema is not None:
         found["schema"] = f"{len(fed.schema.features)} columns as features, sha256 {fed.schema.sha256}"
     if fed.features is not None:

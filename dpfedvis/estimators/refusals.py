@@ -23,7 +23,7 @@ def refuse_data(fed: FederatedData, budget: Budget | None, noise: str) -> None:
         raise InvalidParameter(
             "partition", fed.dealt_by_label, "iid or groups with real noise: a deal by label tells of labels"
         )
-    if budget is not None and budget.hides_records and fed.dealt is not None and noise != "seeded":
+    if budget is not None and budget.hides_rows and fed.dealt is not None and noise != "seeded":
         raise InvalidParameter(
             "partition",
             fed.dealt,
@@ -32,7 +32,7 @@ def refuse_data(fed: FederatedData, budget: Budget | None, noise: str) -> None:
         )
     if (budget is None or budget.adjacency == "replace-one") and 0 in fed.records:
         empty = fed.clients[fed.records.index(0)].name
-        raise InvalidParameter(f"number of records of {empty}", 0, "at least 1, except under add-remove")
+        raise InvalidParameter(f"number of records of {empty!r}", 0, "at least 1, except under add-remove")
 
 
 def refuse_classes(classes: Sequence[str] | Sequence[int], fed: FederatedData) -> None:

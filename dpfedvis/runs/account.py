@@ -35,8 +35,10 @@ def worst(found: Sequence[AllRuns]) -> AllRuns:
     return replace(most, changed=any(each.changed for each in found))
 
 
-def _deal(config: RunConfig) -> str:
-    """What made the clients, in words."""
+def _deal(config: RunConfig, dataset: Dataset) -> str:
+    """What made the privacy units, clients or persons, in words."""
+    if config.unit == "person":
+        return "no persons" if dataset.schema is None else f"persons of column {dataset.schema.named('person')}"
     if config.partition == "groups":
         return f"groups of column {config.client_column}" if config.client_column else "groups"
     return f"partition {config.partition} among {config.clients}, seed {config.seed}"
@@ -134,7 +136,7 @@ class Account:
                     limit=limit,
                     source=source,
                     sha256=file_sha256(files[0]) if several else dataset.sha256,
-                    deal=_deal(config),
+                    deal=_deal(config, dataset),
                     wait=_WAIT,
                     create=not released.events,
                 )

@@ -242,9 +242,9 @@ def _carry_out(
     folder, config, views = resume_folder.run, order.config, order.views
     existed, viewed, clock = folder.exists(), views is not None and views.exists(), time.perf_counter()
     try:
-        for each in (folder, views):
-            if each is not None:
-                make(each)
+        make(folder)
+        if views is not None:
+            make(views, 0o700)  # they show records
         sweep(folder)
         resume_folder.remember(views, identity(order.dataset), order.account.ledgers, order.order)
         write_provenance(folder, order.facts)

@@ -117,7 +117,7 @@ class ResumeFolder:
         path = self.path / _LEDGER
         if not path.exists():
             return tuple(given)
-        kept = _kept(path)
+        kept = _kept(path) or []
         self._same("ledger", kept, given)
         return tuple(map(Path, kept))
 

@@ -202,7 +202,7 @@ class RunConfig(EstimatorSettings):
         from dpfedvis.data.partitions import refuse_partition
 
         dataset = self.dataset() if dataset is None else dataset
-        hidden = self.budget is not None and self.budget.hides_records
+        hidden = self.budget is not None and self.budget.hides_rows
         if self._deals(dataset):
             if dataset.clients and self.clients is None:
                 raise InvalidParameter(
@@ -244,7 +244,7 @@ class RunConfig(EstimatorSettings):
             raise InvalidParameter(
                 "evaluate", True, "left out with real noise: scores, places and labels are covered by no ε"
             )
-        hidden = chosen.budget is not None and chosen.budget.hides_records
+        hidden = chosen.budget is not None and chosen.budget.hides_rows
         if hidden and not seeded and self.records is not None:
             raise InvalidParameter(
                 "records", self.records, "left out with real noise where numbers of records are private"

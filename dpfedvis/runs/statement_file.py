@@ -36,7 +36,9 @@ def current_statement(folder: Path) -> Statement:
     for path in [] if run is None else ledgers_of_run(run):
         with SiteLedger.read(path) as own:
             totals.append(own.all_runs(found.delta))
-    return replace(found, all_runs=replace(worst(totals), current=True)) if totals else found
+    if not totals or found.all_runs is None or worst(totals).epsilon < found.all_runs.epsilon:
+        return found  # a ledger of its records is not here: what was known when it ended is more
+    return replace(found, all_runs=replace(worst(totals), current=True))
 
 
 def statement_of(folder: Path) -> Statement:

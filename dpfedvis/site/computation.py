@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Event, GaussianRelease, PostProcessing, Unprotected, checks
-from accounting.budget import Adjacency
+from accounting.budget import Adjacency, Unit
 from accounting.errors import InvalidParameter
 from accounting.noise import parameter
 from dpfedvis.mechanisms import Mechanism, PreparedRecords
@@ -129,6 +129,7 @@ class Computation:
             "what": rows.what,
             "client": self._site,
             "adjacency": self._adjacency,
+            "unit": self._unit,
             "stage": "release",
         }
         if contract.mechanism.protection == "home":
@@ -299,8 +300,12 @@ class Computation:
         budget = self._contract.budget
         return "replace-one" if budget is None else budget.adjacency
 
+    @property
+    def _unit(self) -> Unit:
+        return "record" if self._contract.budget is None else self._contract.budget.unit
+
     def _facts(self, chosen: Mechanism, round: int) -> dict[str, Any]:
-        facts = {"what": chosen.what, "client": self._site, "adjacency": self._adjacency}
+        facts = {"what": chosen.what, "client": self._site, "adjacency": self._adjacency, "unit": self._unit}
         return {**facts, "round": round, "stage": chosen.stage, "trust": chosen.trust}
 
     def _sampler(self, what: str, round: int) -> np.random.Generator:

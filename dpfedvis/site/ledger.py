@@ -310,16 +310,16 @@ class SiteLedger:
         self._begun[run] = mark
 
     def _refuse_other_sites(self, run: RunMark, budget: Budget | None) -> None:
-        """Refuse, where a site is the unit, what deals the records otherwise: one site could be several there."""
-        if budget is None or budget.unit != "client" or self._path is None:
+        """Refuse, where a site or person is the unit, what makes them otherwise: one could be several there."""
+        if budget is None or budget.unit == "record" or self._path is None:
             return
         with tables(self._path, "ro") as file:
             deals: dict[str, str] = dict(file.execute("SELECT run, deal FROM deals"))
         for mark in self._marks:
             if mark.id != run.id and (deal := deals.get(mark.id, "what is not known")) != run.deal:
                 raise CannotAccount(
-                    f"earlier runs on these records made clients by {deal}, and this one by {run.deal}, so that no "
-                    "client has an ε over all of them; choose the same partition and client column"
+                    f"earlier runs on these records made {budget.unit}s by {deal}, and this one by {run.deal}, so that "
+                    f"no {budget.unit} has an ε over all of them; choose the same partition, client and person column"
                 )
 
     def _room_after(self, before: Sequence[Event], budget: Budget | None) -> Ledger | None:

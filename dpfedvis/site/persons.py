@@ -44,6 +44,8 @@ class Persons:
         Which of a person's records are drawn depends on the secret and on that person's own records alone. So to
         exchange one person changes nothing for the others.
         """
+        if not len(self.codes):
+            return np.empty(0, dtype=np.int64)
         order = np.argsort(self.codes, kind="stable")
         starts = np.searchsorted(self.codes[order], np.arange(self.number))
         places = np.empty(len(order), dtype=np.int64)

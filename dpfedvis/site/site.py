@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import BudgetExceeded, CannotAccount, GaussianRelease, UnprotectedReleaseError, checks
+from accounting.budget import MOST_ROWS
 from accounting.errors import InvalidParameter, LedgerError
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.files import FileDamaged, write_arrays
@@ -226,8 +227,13 @@ class Site:
     def _describe(self, request: Describe) -> Description:
         n, m = self._records.shape
         hidden = request.hides_records or self.policy.number_of_records == "secret"
-        if request.rows_per_person is not None:
-            n = self._known_persons.number * request.rows_per_person
+        rows, unit = request.rows_per_person, self.policy.unit
+        # Of records and persons one number is public, as the policy says.
+        if not hidden and unit is not None and (rows is not None) != (unit == "person"):
+            raise Refusal(POLICY, f"the privacy unit of this site is a {unit}")
+        if rows is not None:
+            checks.whole("rows_per_person", rows, 1, MOST_ROWS)
+            n = self._known_persons.number * rows
         return Description(
             self.name,
             self.identity.public,

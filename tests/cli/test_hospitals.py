@@ -128,10 +128,41 @@ def test_each_file_is_a_client_with_its_own_ledger(own, tmp_path):
         with SiteLedger.read(ledger_path(network / f"{name}.csv")) as ledger:
             runs[name] = ledger.all_runs(1e-5).runs
     assert list(runs.values()) == [2, 2, 1, 1, 1]
+    for name in HOSPITALS:
+        with SiteLedger.read(ledger_path(network / f"{name}.csv")) as ledger:
+            assert {event.client.partition("/")[2] for event in ledger._events()} == {name}
     more = ("--epsilon", "1", "--lifetime-epsilon", "1.2")
     refused = run(network, tmp_path / "more", *more, data=files(network)[1:3], noise="discrete")
     check_refused(refused, "no room in the lifetime budget")
     assert "all together" in called("statement", str(out)).stdout
+
+
+def test_a_lifetime_budget_is_kept_for_each_file(own, tmp_path):
+    both, second = files(own)[:2], files(own)[1:2]
+    facts(run(own, tmp_path / "a", "--epsilon", "1", "--lifetime-epsilon", "1.2", data=both, noise="discrete"))
+    for data in (both[:1], second):
+        refused = run(own, tmp_path / "b", "--epsilon", "1", data=data, noise="discrete")
+        check_refused(refused, "no room in the lifetime budget")
+
+
+def test_persons_of_another_column_are_not_added_up(own, tmp_path):
+    person = ("--epsilon", "1", "--unit", "person")
+    facts(run(own, tmp_path / "a", *person, data=files(own)[:1], noise="discrete"))
+    other = tmp_path / "other.toml"
+    text = (own / "schema.toml").read_text()
+    other.write_text(text.replace('[columns.patient]\nrole = "person"', '[columns.patient]\nrole = "drop"').replace(
+        '[columns.case]\nrole = "id"', '[columns.case]\nrole = "person"'))  # fmt: skip
+    refused = run(own, tmp_path / "b", *person, "--schema", str(other), data=files(own)[:1], noise="discrete")
+    check_refused(refused, "made persons by persons of column patient, and this one by persons of column case")
+
+
+@pytest.mark.parametrize("more", [("--clients", "4"), ("--records", "20")])
+def test_rows_of_persons_are_private(more, own, tmp_path):
+    """Who gets a row, and which rows there are, would follow from how many rows others have."""
+    refused = run(
+        own, tmp_path / "x", "--epsilon", "1", "--unit", "person", *more, data=files(own)[:1], noise="discrete"
+    )
+    check_refused(refused, "private")
 
 
 def test_nothing_of_the_records_is_in_the_folder(own, tmp_path):
@@ -222,7 +253,8 @@ def test_persons_need_a_column_and_no_rows(network, tmp_path):
 
 def test_a_site_finds_its_own_patients_on_the_map(network, tmp_path):
     views = tmp_path / "views"
-    facts(run(network, tmp_path / "run", "--epsilon", "2", "--views", str(views)))
+    facts(run(network, tmp_path / "run", "--epsilon", "2", "--views", str(views), "--evaluate"))
+    assert views.stat().st_mode & 0o077 == 0
     assert sorted(path.name for path in views.iterdir()) == sorted(
         f"{name}.{kind}" for name in HOSPITALS for kind in ("csv", "html", "png")
     )
@@ -233,6 +265,9 @@ def test_a_site_finds_its_own_patients_on_the_map(network, tmp_path):
     assert rows[0] == ["id", "x", "y", "cluster"]
     assert [row[0] for row in rows[1:]] == [row["case"] for row in own]
     assert all(np.isfinite([float(row[1]), float(row[2])]).all() for row in rows[1:])
+    with np.load(tmp_path / "run" / "simulation" / "places.npz") as stored:
+        placed = stored["places"][stored["clients"] == "bremen"]
+    np.testing.assert_allclose([[float(row[1]), float(row[2])] for row in rows[1:]], placed, rtol=1e-5)
     page = (views / "bremen.html").read_text()
     assert "temperature" in page
     assert "smoker" in page

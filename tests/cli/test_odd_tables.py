@@ -102,7 +102,7 @@ def test_a_hospital_without_rows_is_refused_or_hidden(tmp_path):
     files = [write(tmp_path / "north.csv", a), write(tmp_path / "none.csv", a[:0])]
     public = schema(tmp_path / "s.toml", 4)
     common = ("run", "--data", *files, "--schema", public, "--epsilon", "5", *FAST)
-    check_refused(called(*common, "--out", str(tmp_path / "x")), "number of records of none must be at least 1")
+    check_refused(called(*common, "--out", str(tmp_path / "x")), "number of records of 'none' must be at least 1")
     hidden = called(
         *common, "--adjacency", "add-remove", "--public-records", "40", "--out", str(tmp_path / "y"), "--json"
     )

@@ -227,7 +227,7 @@ def test_a_missing_value_is_named_by_its_column_and_can_be_filled(tmp_path: Path
 def test_help_says_what_bounds_are() -> None:
     shown = " ".join(called("run", "--help").stdout.split())
     assert "public range that all features share; values outside may be clipped" in shown
-    assert "scale each feature by a public range of its own first" in shown
+    assert "--bounds LOW HIGH is one public range for all of them" in shown
 
 
 def test_a_bad_key_in_the_file_is_named(tmp_path: Path) -> None:

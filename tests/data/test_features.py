@@ -381,7 +381,7 @@ def test_a_width_that_changes_between_blocks_is_refused():
 
     def growing(X):
         calls.append(len(X))
-        return np.zeros((len(X), 2 if len(calls) < 3 else 3))
+        return np.zeros((len(X), 2 if len(calls) < 5 else 3))
 
     with pytest.raises(NotByRecord, match="gave 2 values for some records of north and 3 for others"):
         apply(Function(growing), records(1200), "north")
@@ -633,3 +633,40 @@ def test_every_named_feature_keeps_its_promises(name):
     if features.norm is not None:
         assert np.linalg.norm(found.astype(np.float64), axis=1).max() <= features.norm
     np.testing.assert_array_equal(apply(features, X[::-1], "north"), found[::-1])
+
+
+class LearnsAtFirst:
+    """A scaler that takes mean and spread of what it sees first."""
+
+    mean = None
+
+    def __call__(self, X):
+        if self.mean is None:
+            self.mean, self.std = X.mean(axis=0), X.std(axis=0) + 1
+        return (X - self.mean) / self.std
+
+
+class Remembers:
+    """Divides by the largest value that it ever saw."""
+
+    largest = 1.0
+
+    def __call__(self, X):
+        self.largest = max(self.largest, float(np.abs(X).max(initial=0.0)))
+        return X / self.largest
+
+
+def test_what_learns_at_first_learns_nothing_of_records():
+    X = np.random.default_rng(0).normal(3, 2, (500, 4))
+    other = X.copy()
+    other[7] = 1e6
+    feature = LearnsAtFirst()
+    one, two = (apply(Function(feature), each, "north") for each in (X, other))
+    np.testing.assert_array_equal(np.delete(one, 7, axis=0), np.delete(two, 7, axis=0))
+    assert feature.mean is None, "each client has a copy of its own"
+
+
+def test_what_remembers_records_is_refused():
+    X = np.linspace(1, 50, 400).reshape(100, 4)
+    with pytest.raises(NotByRecord):
+        apply(Function(Remembers()), X, "north")

@@ -114,7 +114,7 @@ def test_one_plain_file_is_one_client_and_nothing_is_invented(tmp_path):
     (path,) = written(tmp_path, clinic="x,y\n" + "1,2\n" * 30)
     fed = FederatedData.from_dataset(load(path))
     assert [(client.name, len(client.X)) for client in fed.clients] == [("clinic", 30)]
-    assert fed.ranges == "file"
+    assert fed.ranges == "of the file"
     dealt = FederatedData.from_dataset(load(path), clients=3)
     assert (dealt.n_clients, dealt.dealt) == (3, "iid")
 
@@ -334,3 +334,37 @@ def test_thousands_beside_decimal_commas_are_refused_with_a_schema(tmp_path, sch
     path.write_text("id;person;age;sex;kind\n1;p;1.234;f;x\n2;p;0,5;f;x\n")
     with pytest.raises(DataError, match=r"decimal commas \(column 'age'\) and others with points"):
         load(path, schema=schema)
+
+
+KINDS = {
+    "category": ({"kind": "category", "values": ["True", "False", "5", "6", "x"]}, [True, False, True, True]),
+    "codes": ({"kind": "category", "values": ["5", "6"]}, [5.0, 6.0, 5.0, 6.0]),
+    "whole": ({"kind": "category", "values": ["5", "6"]}, [5, 6, 5, 6]),
+    "truth": ({"kind": "number", "range": [0, 1]}, [True, False, True, True]),
+    "number": ({"kind": "number", "range": [0, 10]}, [5.0, 6.5, 7.0, 1.0]),
+    "date": ({"kind": "date", "range": ["2020-01-01", "2020-12-31"], "format": "%d.%m.%Y"}, "dates"),
+    "texts": ({"kind": "category", "values": ["5", "6"]}, ["5.0", "6.0", "5.0", "6.0"]),
+}
+
+
+@pytest.mark.parametrize("other", [None, "x", "5.0", 5.5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_value_of_another_type_changes_nothing_for_the_others(kind, other, tmp_path):
+    """A frame's column has one type, which one record can change: each value is read by itself."""
+    pandas = pytest.importorskip("pandas")
+    column, values = KINDS[kind]
+    if values == "dates":
+        values = pandas.to_datetime(["2020-02-01", "2020-03-01", "2020-04-01", "2020-05-01"])
+    schema = Schema.of({"columns": {"a": column, "b": {"kind": "number", "range": [0, 1]}}})
+
+    def prepared(own):
+        frame = pandas.DataFrame({"a": own, "b": [0.0] * 4})
+        frames = [FederatedData.from_frames({"h": frame}, schema).clients[0].X]
+        if other != 5.5 and not (isinstance(other, str) and kind != "texts"):  # a file has one type in a column
+            frame.to_parquet(tmp_path / "x.parquet")
+            frames.append(FederatedData.from_dataset(load(tmp_path / "x.parquet", schema=schema)).clients[0].X)
+        return frames
+
+    before = prepared(values)[0]
+    for after in prepared([*list(values)[:3], other]):
+        np.testing.assert_array_equal(after[:3], before[:3])

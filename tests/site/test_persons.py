@@ -10,10 +10,14 @@ import pytest
 from accounting import Budget
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.mechanisms.public_parameters import PublicParameters
+from dpfedvis.mechanisms.scale import Moments
 from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.protocol import wire
-from dpfedvis.protocol.messages import Agree, Describe, Refused, Send, Signed
+from dpfedvis.protocol.messages import Agree, Describe, Done, Prepare, Refused, Send, Signed
+from dpfedvis.protocol.noise_plan import plan_run, site_plans
+from dpfedvis.protocol.subspace import Subspace
+from dpfedvis.protocol.views import SubspaceView
 from dpfedvis.site import Site
 from dpfedvis.site.folder import holds, open_site, write_site
 from tests.site.agreed import SIMULATED, agreed, contract_of
@@ -24,13 +28,57 @@ BUDGET = Budget(2.0, 1e-5, unit="person", rows_per_person=2)
 PUBLIC = PublicParameters(Kernel((0.5,)), 5, 4, 1, 1, 0.5, grid=Grid.of_norm(8.0, 4))
 
 
-def site(**changes) -> Site:
-    return Site("client-0", RECORDS, **{"policy": SIMULATED, "persons": PERSONS, **changes})
+def site(records=RECORDS, **changes) -> Site:
+    return Site("client-0", records, **{"policy": SIMULATED, "persons": PERSONS, **changes})
 
 
 def contract(own: Site, records: int = 8, **changes):
     settings = {"budget": BUDGET, "values": 100, **changes}
     return contract_of([own], [records], KMeans(sweeps=1), **settings)
+
+
+def test_the_policy_says_which_number_is_told():
+    by_person, by_record = (
+        site(policy=replace(SIMULATED, unit="person")),
+        site(policy=replace(SIMULATED, unit="record")),
+    )
+    assert by_person.answer(Describe(False, 2)).records == 8
+    assert by_record.answer(Describe(False)).records == 12
+    assert by_person.answer(Describe(False)).words == "the privacy unit of this site is a person"
+    assert by_record.answer(Describe(False, 1)).words == "the privacy unit of this site is a record"
+    for rows in (0, -1, 2**70, 1.5):
+        assert isinstance(by_person.answer(Describe(False, rows)), Refused)
+
+
+def test_a_site_without_persons_takes_part_unseen():
+    """Under add-remove: to fail would tell that its only person is gone."""
+    empty = site(records=RECORDS[:0], persons=PERSONS[:0])
+    budget = Budget(2.0, 1e-5, unit="person", rows_per_person=2, adjacency="add-remove")
+    assert isinstance(empty.answer(Agree(contract(empty, 40, budget=budget))), Signed)
+
+
+def test_views_are_of_the_records_that_take_part():
+    own = site()
+    label = agreed([own], contract(own))
+    axes = np.eye(4)[:, :2] * 0.5
+    view = SubspaceView(Subspace(np.zeros(4), axes, np.ones(2), Grid.of_norm(8.0, 4)))
+    assert isinstance(own.answer(Prepare(label, view)), Done)
+    assert own._runs[label].computation.views[view.name].shape == (6, 2)
+
+
+def test_what_rounding_adds_is_multiplied_too():
+    public, moments = replace(PUBLIC, landmarks=1), Moments(tau_x=2.0)
+    plans = {}
+    for rows in (1, 3):
+        budget = Budget(2.0, 1e-5, unit="person", rows_per_person=rows)
+        plan = plan_run(budget, moments, 1, None, "seeded", {}, 5)
+        (plans[rows],) = site_plans(plan, moments, public, ["a"], [12.0], [1.0])
+    cell = 1e-3
+    exact = {rows: plan.sensitivity for rows, plan in plans.items()}
+    added = {rows: plan.event(cell).sensitivity - exact[rows] for rows, plan in plans.items()}
+    assert exact[3] == pytest.approx(3 * exact[1])
+    assert added[3] == pytest.approx(3 * added[1], rel=1e-9)
+    assert added[1] > 0
 
 
 def test_a_site_tells_persons_and_not_records():

@@ -1,6 +1,8 @@
 """What a public feature is, and how one is applied to the records of one client."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,8 @@ def apply(features: PublicFeatures, X: ArrayLike, what: str) -> NDArray[np.float
 
     Some records are also mapped alone. If a single bit then differs, the feature is refused: the guarantee needs that
     one record changes nothing but its own row. This finds ordinary mistakes, such as subtracting a mean. It is no
-    proof, because not every record is tried.
+    proof, because not every record is tried. What learns at its first call learns from public rows: each client has a
+    copy of its own, which is called with zeros and ones before it sees a record.
 
     Parameters
     ----------
@@ -53,8 +56,11 @@ def apply(features: PublicFeatures, X: ArrayLike, what: str) -> NDArray[np.float
     records = as_matrix(X, what, least=0)
     # Sums over a row may add in another order in another memory layout.
     records = read_only(np.ascontiguousarray(records))
+    public = np.stack([np.zeros(records.shape[1]), np.ones(records.shape[1])]).astype(records.dtype)
+    features, before = _rehearsed(features, public)
     tried = np.unique(np.linspace(0, len(records) - 1, SAMPLE).astype(np.int64)) if len(records) else np.arange(0)
     parts: list[NDArray[np.float32]] = []
+    seen: list[tuple[NDArray[Any], bytes]] = []
     for block, rows in _blocks(records, tried):
         found = _called(features, _in_company(block), what)
         if parts and found.shape[1] != parts[0].shape[1]:
@@ -63,6 +69,7 @@ def apply(features: PublicFeatures, X: ArrayLike, what: str) -> NDArray[np.float
             alone = _called(features, block[row : row + 1], what)
             if alone.shape[1] != found.shape[1]:
                 _refuse_widths(features, what, found.shape[1], alone.shape[1])
+            seen.append((block[row : row + 1], alone.tobytes()))
             if alone.dtype != found.dtype or alone[0].tobytes() != found[row].tobytes():
                 raise NotByRecord(
                     f"{features.name} gives a record of {what} other values alone than beside others; a feature must "
@@ -70,7 +77,30 @@ def apply(features: PublicFeatures, X: ArrayLike, what: str) -> NDArray[np.float
                     "@, whose last bits depend on the number of rows)"
                 )
         parts.append(_as_float32(found[: len(block)], f"{features.name} of {what}"))
+    again = [(_called(features, record, what).tobytes(), alone) for record, alone in seen]
+    if _values_of(features, public) != before or any(now != alone for now, alone in again):
+        raise NotByRecord(
+            f"{features.name} gives other values after it has seen records of {what}; it must learn nothing"
+        )
     return read_only(np.concatenate(parts))
+
+
+def _rehearsed(features: PublicFeatures, public: NDArray[Any]) -> tuple[PublicFeatures, bytes | None]:
+    """Return a copy that has been called with public rows, so that nothing it learns at first is of a record.
+
+    Also what it gives for them: the same is expected of it when it has seen records.
+    """
+    with suppress(Exception):  # what cannot be copied has no state to copy, such as a function
+        features = deepcopy(features)
+    _values_of(features, public)
+    return features, _values_of(features, public)
+
+
+def _values_of(features: PublicFeatures, public: NDArray[Any]) -> bytes | None:
+    """Return what a feature gives for public rows, as bytes; None if it fails on them."""
+    with suppress(Exception), np.errstate(all="ignore"):
+        return np.asarray(features(read_only(public))).tobytes()
+    return None
 
 
 def _blocks(records: NDArray[Any], tried: NDArray[np.int64]) -> Iterator[tuple[NDArray[Any], list[int]]]:

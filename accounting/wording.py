@@ -46,8 +46,8 @@ _NOT_COVERED = (
 _RANGES = {
     "public": None,
     "measured": "the ranges of the columns were measured on private data: not covered by ε",
-    "of the file": "no schema says the public range of each column: a scale that was measured on private data is not covered "
-    "by ε",
+    "of the file": "no schema says the public range of each column: a scale that was measured on private data is not "
+    "covered by ε",
 }
 _ARITHMETIC = {
     True: "Uploads with noise are exact integers on a public grid. What rounding and the sampler add is charged.",

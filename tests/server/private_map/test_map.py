@@ -409,7 +409,7 @@ def test_an_empty_client_takes_part_where_its_size_is_private(fed, map_of):
     assert estimator.views()["client-3"].shape == (0, 2)
     assert "client-3" in estimator.ledger_.clients
     ledger = Ledger(budget=HUGE)
-    with pytest.raises(InvalidParameter, match="number of records of client-3 must be at least 1"):
+    with pytest.raises(InvalidParameter, match="number of records of 'client-3' must be at least 1"):
         map_of(HUGE).watch(ledger=ledger).fit(empty)
     assert len(ledger) == 0
 

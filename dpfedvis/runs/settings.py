@@ -204,11 +204,11 @@ class RunConfig(EstimatorSettings):
         dataset = self.dataset() if dataset is None else dataset
         hidden = self.budget is not None and self.budget.hides_rows
         if self._deals(dataset):
+            refuse_partition(self.partition or "iid", noise=self.noise_for(dataset), hides_records=hidden)
             if dataset.clients and self.clients is None:
                 raise InvalidParameter(
                     "clients", None, f"given, to deal the records of {len(dataset.clients)} clients to so many others"
                 )
-            refuse_partition(self.partition or "iid", noise=self.noise_for(dataset), hides_records=hidden)
             if len(dataset.files) > 1 and self.noise_for(dataset) != "seeded":
                 raise InvalidParameter(
                     "clients", self.clients, "left out with several files and real noise: each file is a client"

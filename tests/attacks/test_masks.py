@@ -11,8 +11,8 @@ import pytest
 
 from attacks.masks import first_masks, recover, seconds_for_all
 from dpfedvis.protocol.secure_sum import Member
-from dpfedvis.protocol.secure_sum.group import Group
 from dpfedvis.protocol.signatures import Identity
+from dpfedvis.protocol.sum_group import Group
 
 SIZE, BOUND = 50, 2**40
 VALUES = np.random.default_rng(1).integers(-BOUND, BOUND + 1, size=SIZE)

@@ -256,12 +256,16 @@ def test_bad_input_through_the_shell(bad: list[str]) -> None:
 def test_the_example_of_the_help_works_when_pasted(tmp_path: Path) -> None:
     shown = started("calibrate", "--help")
     assert (shown.returncode, shown.stderr) == (0, "")
-    (line,) = examples(shown.stdout)
+    line, shared = examples(shown.stdout)
     # As it stands but for the accountants, of which two are enough here.
     done = pasted(f"{line} {' '.join(FAST)}", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "7.15" in done.stdout  # σ = 7.157e-05
     assert "gdp" in done.stdout
+    sums = pasted(f"{shared} {' '.join(FAST)}", tmp_path)
+    assert (sums.returncode, sums.stderr) == (0, "")
+    assert "at least t = 9 in a sum, c = 2 may collude" in sums.stdout
+    assert "√(P/(t − c)) = 1.195 × σ" in sums.stdout
 
 
 def test_help_names_every_option() -> None:

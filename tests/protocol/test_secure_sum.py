@@ -27,6 +27,7 @@ from scipy.stats import chi2
 from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.protocol import shamir, wire
+from dpfedvis.protocol import sum_group as both
 from dpfedvis.protocol.secure_sum import (
     Advert,
     AlreadyAnswered,
@@ -42,7 +43,6 @@ from dpfedvis.protocol.secure_sum import (
     TooFewMembers,
     Total,
 )
-from dpfedvis.protocol.secure_sum import group as both
 from dpfedvis.protocol.signatures import Identity
 
 STAGES = ("advertise", "share", "masked", "confirm", "unmask")

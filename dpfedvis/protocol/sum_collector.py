@@ -9,16 +9,7 @@ from itertools import combinations, islice
 import numpy as np
 
 from dpfedvis.protocol import shamir
-from dpfedvis.protocol.secure_sum.group import (
-    Group,
-    Words,
-    as_text,
-    check_share,
-    expected,
-    in_order,
-    public_of,
-)
-from dpfedvis.protocol.secure_sum.messages import (
+from dpfedvis.protocol.sum_facts import (
     Advert,
     AlreadyAnswered,
     CannotOpen,
@@ -29,6 +20,15 @@ from dpfedvis.protocol.secure_sum.messages import (
     Shares,
     TooFewMembers,
     Total,
+)
+from dpfedvis.protocol.sum_group import (
+    Group,
+    Words,
+    as_text,
+    check_share,
+    expected,
+    in_order,
+    public_of,
 )
 
 MOST_TRIES = 1000  # sets of shares that the collector tries for one secret, if some are wrong

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from accounting import checks
 from accounting.errors import InvalidParameter
 from dpfedvis.protocol import shamir
-from dpfedvis.protocol.secure_sum.messages import (
+from dpfedvis.protocol.signatures import verify
+from dpfedvis.protocol.sum_facts import (
     KEY,
     SIGNATURE,
     Advert,
@@ -31,7 +32,6 @@ from dpfedvis.protocol.secure_sum.messages import (
     TooFewMembers,
     raw,
 )
-from dpfedvis.protocol.signatures import verify
 
 PROTOCOL, VERSION = "dpfedvis secure sum", 1
 

@@ -44,9 +44,8 @@ ChaCha20-Poly1305 and Ed25519 are secure.)
 what it likes, or publish another number. Python cannot wipe memory: forgotten means no longer reachable.
 """
 
-from dpfedvis.protocol.secure_sum.collector import Collector
-from dpfedvis.protocol.secure_sum.member import Member
-from dpfedvis.protocol.secure_sum.messages import (
+from dpfedvis.protocol.sum_collector import Collector
+from dpfedvis.protocol.sum_facts import (
     Advert,
     AlreadyAnswered,
     CannotOpen,
@@ -59,6 +58,7 @@ from dpfedvis.protocol.secure_sum.messages import (
     TooFewMembers,
     Total,
 )
+from dpfedvis.protocol.sum_member import Member
 
 __all__ = [
     "Advert",

@@ -17,16 +17,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from accounting import checks
 from dpfedvis.protocol import shamir
-from dpfedvis.protocol.secure_sum.group import (
-    NONCE,
-    VERSION,
-    Group,
-    as_text,
-    check_share,
-    exchange,
-    public_of,
-)
-from dpfedvis.protocol.secure_sum.messages import (
+from dpfedvis.protocol.signatures import Identity
+from dpfedvis.protocol.sum_facts import (
     KEY,
     Advert,
     AlreadyAnswered,
@@ -39,7 +31,15 @@ from dpfedvis.protocol.secure_sum.messages import (
     Shares,
     raw,
 )
-from dpfedvis.protocol.signatures import Identity
+from dpfedvis.protocol.sum_group import (
+    NONCE,
+    VERSION,
+    Group,
+    as_text,
+    check_share,
+    exchange,
+    public_of,
+)
 
 
 @dataclass

@@ -36,16 +36,16 @@ def without_own_share(events: Sequence[Event]) -> list[Event] | None:
     for event in events:
         if _shared(event):
             clients.setdefault((event.what, event.round), set()).add(event.client)
-    if not clients or min(map(len, clients.values())) < 2:
-        return None  # there is no other client
-    if any(isinstance(event, GaussianRelease) and event.colluders for event in events):
-        return None
     seen: list[Event] = []
+    lowered = False
     for event in events:
-        if isinstance(event, GaussianRelease) and _shared(event):
-            event = _of_others(event, event.threshold or len(clients[event.what, event.round]))
+        if isinstance(event, GaussianRelease) and _shared(event) and not event.colluders:
+            among = event.threshold or len(clients[event.what, event.round])
+            if among < 2:
+                return None  # there is no other client
+            event, lowered = _of_others(event, among), True
         seen.append(event)
-    return seen
+    return seen if lowered else None
 
 
 def against_a_client(events: Sequence[Event], delta: float) -> float | None:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 from accounting import checks
 from accounting.budget import ADJACENCIES, UNITS, Adjacency, Unit
 from accounting.errors import InvalidParameter
+from accounting.sharing import Sharing
 
 Trust = Literal["local", "aggregate", "central"]
 Stage = Literal["scale", "subspace", "landmarks", "density", "release"]
@@ -21,7 +22,7 @@ ON_GRID = ("seeded", "discrete")  # noise sources that draw integers
 # parties, each with at most 2⁴⁹, have less than 2⁵⁹.
 _LEAST_CELLS, _MOST_CELLS = math.sqrt(12) * (1 - 1e-9), 2.0**59
 
-_SHARING = ("threshold", "colluders")
+_SHARING = ("parties", "threshold", "colluders")
 TRUSTS: tuple[str, ...] = get_args(Trust)
 STAGES: tuple[str, ...] = get_args(Stage)
 
@@ -95,9 +96,9 @@ class GaussianRelease(Event):
     values : int
         Integers of noise drawn for one release: the length of the vector, times the number of parties where several
         add noise of their own and the sum is seen. What sampler and grid add to ε follows from it. 0 without a grid.
-    threshold, colluders : int, optional
-        Where parties share the noise (`accounting.sharing`): fewest of them in a sum, and how many may take theirs off.
-        `sigma` is what is left then.
+    parties, threshold, colluders : int, optional
+        Who shares the noise, as in `accounting.sharing`: how many there are, fewest of them in a sum, and how many may
+        take theirs off. `sigma` is what is left then.
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -107,6 +108,7 @@ class GaussianRelease(Event):
     count: int = 1
     grid: float | None = None
     values: int = 0
+    parties: int | None = None
     threshold: int | None = None
     colluders: int | None = None
 
@@ -118,15 +120,22 @@ class GaussianRelease(Event):
         ratio = self.sensitivity / self.sigma
         checks.positive("count·(sensitivity/sigma)²", checks.product(self.count, ratio * ratio))
         self._check_grid()
-        if (self.threshold is None) != (self.colluders is None):
-            raise InvalidParameter(
-                "threshold and colluders", (self.threshold, self.colluders), "both given, or neither"
-            )
-        if self.threshold is not None:
+        given = [getattr(self, name) for name in _SHARING]
+        if given != [None] * 3:
+            if None in given:
+                raise InvalidParameter(", ".join(_SHARING), given, "all given, or none")
             if self.trust != "aggregate":
                 raise InvalidParameter("threshold", self.threshold, "left out where the noise is not shared")
-            object.__setattr__(self, "threshold", checks.count("threshold", self.threshold))
-            object.__setattr__(self, "colluders", checks.whole("colluders", self.colluders or 0, 0, self.threshold - 1))
+            for name, value in zip(_SHARING, given, strict=True):
+                object.__setattr__(self, name, checks.whole(name, value, 0))
+            _ = self.sharing  # checks them
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """How the noise is shared; None of an event that does not say so."""
+        if self.parties is None or self.threshold is None or self.colluders is None:
+            return None
+        return Sharing(self.parties, self.threshold, self.colluders)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields and the kind, ready for JSON; without those of sharing where the noise is not shared."""

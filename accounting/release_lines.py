@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from accounting.events import Event, GaussianRelease, PostProcessing, SampledGaussianRelease, Unprotected
+from accounting.sharing import Sharing
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,7 @@ class Line:
     sampling_rate: float | None
     share: float | None
     note: str
-    threshold: int | None = None
-    colluders: int | None = None
+    sharings: tuple[Sharing | None, ...]
 
 
 def lines_of(events: Sequence[Event]) -> tuple[Line, ...]:
@@ -81,9 +81,7 @@ def _line(key: tuple[str, ...], group: list[Event], squares: Mapping[str, float]
         sampling_rate=first.sampling_rate if isinstance(first, SampledGaussianRelease) else None,
         share=None if squares is None or not gaussian else _share(gaussian, squares),
         note=note,
-        # Of several runs, those that protect least.
-        threshold=min((event.threshold for event in gaussian if event.threshold is not None), default=None),
-        colluders=min((event.colluders for event in gaussian if event.colluders is not None), default=None),
+        sharings=tuple(dict.fromkeys(event.sharing for event in gaussian)) if trust == "aggregate" else (),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -168,7 +168,7 @@ class Statement:
             "budget": self.budget,
             "adjacency": self.adjacency,
             "unit": self.unit,
-            "releases": [vars(line) for line in self.lines],
+            "releases": [asdict(line) for line in self.lines],
             "accountants": {
                 name: {"epsilon": _number(each.epsilon), "is_bound": each.is_bound, "note": _note(each)}
                 for name, each in self.accountants.items()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from accounting.rounding import rounded_down, rounded_up
+from accounting.sharing import Sharing
 
 if TYPE_CHECKING:
     from accounting.statement import AllRuns, Statement
@@ -170,10 +171,11 @@ def short(*, simulation: bool, one_machine: bool) -> str:
 
 def _sees(statement: Statement) -> tuple[str, str]:
     against, seen = _SEES[next((name for name in _SEES if name in statement.trusts), "local")]
-    _, colluders = _sharing(statement)
+    colluders = min((0 if each is None else each.colluders for each in _sharings(statement)), default=0)
     together = f" and any {colluders} of them together" if colluders else ""
     against = against.format(together if colluders != 1 else " and any one of them")
-    seen = seen.format(f" and what {colluders} of them know" if colluders else "")
+    known = " and what one of them knows" if colluders == 1 else f" and what {colluders} of them know"
+    seen = seen.format(known if colluders else "")
     mixed = len(statement.trusts) > 1 and "local" in statement.trusts
     more = " and uploads that carry all of their noise" if mixed else ""
     return against + more, seen + more
@@ -192,17 +194,13 @@ def _trust(statement: Statement) -> list[str]:
     return sentences
 
 
-def _sharing(statement: Statement) -> tuple[int | None, int | None]:
-    """Fewest sites in a sum, and sites that may work together; None where sums are of all sites."""
-    lines = [line for line in statement.lines if line.trust == "aggregate" and line.threshold is not None]
-    if not lines:
-        return None, None
-    return min(line.threshold or 0 for line in lines), min(line.colluders or 0 for line in lines)
+def _sharings(statement: Statement) -> list[Sharing | None]:
+    """Return how the noise of sums is shared; None of those that do not say so. One run has one way."""
+    return list(dict.fromkeys(each for line in statement.lines for each in line.sharings))
 
 
 def _of_sums(statement: Statement) -> list[str]:
     """What is said of sums: how they were formed, who may drop out or collude, and what that costs."""
-    threshold, colluders = _sharing(statement)
     if statement.one_machine:
         formed = "Sums were formed in the clear, on one machine."
     else:
@@ -210,18 +208,23 @@ def _of_sums(statement: Statement) -> list[str]:
             "Sums were formed by a secure sum among the sites (Bonawitz et al. 2017): the server sees masked uploads. "
             "It does not hide who took part, and does not bound what a site adds."
         )
-    if threshold is None or colluders is None:
-        return [formed]
-    together = "no sites" if not colluders else "any one site" if colluders == 1 else f"any {colluders} sites"
-    parties = max(line.clients for line in statement.lines if line.trust == "aggregate")
-    factor = math.sqrt(parties / (threshold - colluders))
-    return [
-        formed,
-        f"A sum is opened only if at least {threshold} of {parties} sites are in it. ε holds against the server and "
-        f"{together} together with it. For that, and for sites that drop out, a sum of all sites has {factor:.3g} "
-        "times the noise that ε needs.",
-        "That a site drops out must not depend on one record.",
-    ]
+    ways = _sharings(statement)
+    dropping = [] if ways == [None] else ["That a site drops out must not depend on one record."]
+    return [formed, *(_shared_by(each, clear=statement.one_machine) for each in ways), *dropping]
+
+
+def _shared_by(sharing: Sharing | None, *, clear: bool) -> str:
+    """What one way to share noise means."""
+    alone = "ε holds against the server alone: a site that works with it takes its own noise off."
+    if sharing is None:
+        return f"Where a sum of all sites has the noise that ε needs, {alone}"
+    P, t, c = sharing.parties, sharing.threshold, sharing.colluders
+    where = "Between processes, a" if clear else "A"
+    opened = f"{where} sum is opened only if at least {t} of {P} sites are in it."
+    sites = "any one site" if c == 1 else f"any {c} sites"
+    against = f"ε holds against the server and {sites} together with it." if c else alone
+    price = f"For that, a sum of all {P} has {sharing.factor:.3g} times the noise that ε needs."
+    return " ".join([opened, against, *([price] if sharing.factor > 1 else [])])
 
 
 def _adversary(statement: Statement) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import get_args
 
@@ -163,7 +163,7 @@ class SitePlan:
         )
         if self.sharing is None:
             return event
-        return replace(event, threshold=self.sharing.threshold, colluders=self.sharing.colluders)
+        return replace(event, **asdict(self.sharing))
 
     @property
     def shares(self) -> int:

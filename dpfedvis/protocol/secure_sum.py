@@ -35,9 +35,11 @@ ChaCha20-Poly1305 and Ed25519 are secure.)
    them only. A mask that only one of two sites added cancels nowhere, and hides more.
 4. *A mask hides one vector.* Secrets are fresh for each label, `masked` draws on them once and drops them; asked again,
    it gives the same bytes, also after a crash (`to_bytes`).
-5. *Keys are those of the roster.* They are signed, for these labels, by identities that were pinned before (`share`);
+5. *One question.* What sites were asked for is in their masks and in what they sign (`masked`, `confirm`): the cells of
+   uploads that answer different requests mean different things, and so would the noise of their sum.
+6. *Keys are those of the roster.* They are signed, for these labels, by identities that were pinned before (`share`);
    the server issues none. P, t and the place of a share are those of the roster, whatever the server shows.
-6. *What is signed, derived or encrypted has one meaning.* `Group.said` puts protocol, version, purpose, context,
+7. *What is signed, derived or encrypted has one meaning.* `Group.said` puts protocol, version, purpose, context,
    threshold, roster, label and names into all of it, as JSON, which can be read in one way only.
 
 **Not promised.** Values are hidden, not bounded. Who took part is not hidden. A site or the server can stop a sum, add

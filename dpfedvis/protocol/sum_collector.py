@@ -50,6 +50,7 @@ class _Tally:
 
     batch: Labels
     total: Words | None = None
+    asked: str = ""
     came: set[str] = field(default_factory=set)
     survivors: list[str] = field(default_factory=list)
     signatures: dict[str, str] = field(default_factory=dict)
@@ -119,9 +120,10 @@ class Collector:
         expected(name, names)
         return {peer: shares[peer][name] for peer in names if peer != name}
 
-    def add_masked(self, label: str, name: str, values: Integers, size: int) -> None:
-        """Take a site's masked values, int64 of shape (size,)."""
+    def add_masked(self, label: str, name: str, values: Integers, size: int, asked: str = "") -> None:
+        """Take a site's masked values, int64 of shape (size,); `asked` is the hash of what sites were asked for."""
         tally = self._sum(label)
+        tally.asked = asked
         expected(name, self._batches[tally.batch].routed)
         shape = (size,) if tally.total is None else tally.total.shape
         if not isinstance(values, np.ndarray) or values.dtype != np.int64 or not values.shape == shape == (size,):
@@ -145,19 +147,20 @@ class Collector:
         assert tally.total is not None
         return tally.total.view("<i8")
 
-    def restore(self, label: str, survivors: Sequence[str], masked: Integers) -> None:
+    def restore(self, label: str, survivors: Sequence[str], masked: Integers, asked: str = "") -> None:
         """Go on from a list of survivors and `masked_sum`, which were kept before the list went out."""
         tally, names = self._sum(label), self._group.check_names("confirm", survivors)
         in_order(not tally.came, "masked values came already")
         for name in names:
             expected(name, self._batches[tally.batch].routed)
         tally.total, tally.came, tally.survivors = masked.astype("<i8").view("<u8"), set(names), names
+        tally.asked = asked
 
     def add_signature(self, label: str, name: str, signature: str) -> None:
         """Take a survivor's signature of the list of survivors."""
         tally = self._sum(label)
         expected(name, tally.survivors)
-        self._group.check_signature(name, signature, self._group.survivors_text(label, tally.survivors))
+        self._group.check_signature(name, signature, self._group.survivors_text(label, tally.survivors, tally.asked))
         tally.signatures[name] = signature
 
     def signatures(self, label: str) -> dict[str, str]:
@@ -199,7 +202,8 @@ class Collector:
         for name, seed in keys.items():
             key = group.mask_key(seed, label, name)
             for peer in tally.survivors:  # what it would have added itself is what its peer's mask lacks
-                total += group.pair_mask(key, batch.adverts[peer].keys[place], label, name, peer, total.size)
+                public = batch.adverts[peer].keys[place]
+                total += group.pair_mask(key, public, label, name, peer, total.size, tally.asked)
         return Total(total.view("<i8"), tuple(tally.survivors))
 
     def close(self, label: str) -> None:

@@ -165,8 +165,8 @@ class Group:
     def advert_text(self, advert: Advert) -> bytes:
         return self.said("advert", advert.name, advert.labels, advert.channel, advert.keys, advert.commitments)
 
-    def survivors_text(self, label: str, survivors: Sequence[str]) -> bytes:
-        return self.said("survivors", label, sorted(survivors))
+    def survivors_text(self, label: str, survivors: Sequence[str], asked: str = "") -> bytes:
+        return self.said("survivors", label, sorted(survivors), *([asked] if asked else []))
 
     def shares_text(self, labels: Labels, sender: str, receiver: str) -> bytes:
         return self.said("shares", digest(labels), sender, receiver)
@@ -186,8 +186,13 @@ class Group:
     def self_mask(self, seed: str, label: str, name: str, size: int) -> Words:
         return keystream(derive(bytes.fromhex(seed), self.said("self mask", label, name)), size)
 
-    def pair_mask(self, key: X25519PrivateKey, public: str, label: str, own: str, peer: str, size: int) -> Words:
-        """Return what `own` adds for `peer`. The first of two names adds the mask, the second takes it off."""
-        info = self.said("pair mask", label, sorted((own, peer)))
+    def pair_mask(
+        self, key: X25519PrivateKey, public: str, label: str, own: str, peer: str, size: int, asked: str = ""
+    ) -> Words:
+        """Return what `own` adds for `peer`. The first of two names adds the mask, the second takes it off.
+
+        Masks of two sites that were asked for different things (`asked`) do not cancel.
+        """
+        info = self.said("pair mask", label, sorted((own, peer)), *([asked] if asked else []))
         mask = keystream(derive(exchange(key, public, peer), info), size)
         return mask if own < peer else np.negative(mask)

@@ -62,6 +62,7 @@ class _Sum:
     shares: dict[str, Sequence[str]] = field(default_factory=dict)
     members: Sequence[str] = ()
     masked: bytes = b""
+    asked: str = ""
     survivors: Sequence[str] = ()
     signature: str = ""
     opened: Opened | None = None
@@ -174,7 +175,12 @@ class Member:
         self._read(batch, shares)
         return members
 
-    def masked(self, label: str, values: Integers, shares: Mapping[str, str]) -> Integers:
+    def answered(self, label: str) -> Integers | None:
+        """Return the masked values that were given for a label; None if none were."""
+        found = self._sum(label)
+        return np.frombuffer(found.masked, dtype="<i8") if found.masked else None
+
+    def masked(self, label: str, values: Integers, shares: Mapping[str, str], asked: str = "") -> Integers:
         """Return the values behind masks, modulo 2⁶⁴: the same at every call, whatever is passed later.
 
         Parameters
@@ -184,6 +190,9 @@ class Member:
         shares : mapping of str to str
             Ciphertexts for this site, by sender: at least t − 1, and only these sites are masked with. One is read at
             the first sum of the batch that shows it; later its sender's name is enough.
+        asked : str
+            Hash of what the values are an answer to. It is in the masks and in the list of survivors, so that only
+            sites that were asked for the same are in one sum.
         """
         found = self._sum(label)
         if not found.masked:
@@ -198,8 +207,8 @@ class Member:
             for peer in members:
                 if peer != self.name:
                     public = batch.adverts[peer].keys[found.batch.index(label)]
-                    total += group.pair_mask(key, public, label, self.name, peer, size)
-            found.members, found.masked, found.seeds = members, total.tobytes(), ()
+                    total += group.pair_mask(key, public, label, self.name, peer, size, asked)
+            found.members, found.masked, found.seeds, found.asked = members, total.tobytes(), (), asked
         return np.frombuffer(found.masked, dtype="<i8")
 
     def confirm(self, label: str, survivors: Sequence[str]) -> str:
@@ -212,7 +221,7 @@ class Member:
         if found.survivors and list(found.survivors) != names:
             raise AlreadyAnswered("another list of survivors was signed for this label")
         if not found.survivors:
-            found.signature = self._identity.sign(self._group.survivors_text(label, names))
+            found.signature = self._identity.sign(self._group.survivors_text(label, names, found.asked))
             found.survivors = names
         return found.signature
 
@@ -225,7 +234,7 @@ class Member:
             names = self._group.check_names("unmask", signatures)
             if not set(names) <= set(found.survivors):
                 raise InvalidMessage(f"signatures must be of survivors, but are of {names}")
-            text = self._group.survivors_text(label, found.survivors)
+            text = self._group.survivors_text(label, found.survivors, found.asked)
             for name in names:
                 self._group.check_signature(name, signatures[name], text)
             gone = [name for name in found.members if name not in found.survivors]

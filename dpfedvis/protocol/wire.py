@@ -116,6 +116,15 @@ def digest(message: Any) -> str:
     return hashlib.sha256(encode(message)).hexdigest()
 
 
+def asked_for(send: messages.Send, view: str) -> str:
+    """Return the hash of what an upload answers: the request, and the hash of the view that it is computed from."""
+    try:
+        request = digest(send)
+    except NotPortable:  # of a mechanism that only this process knows
+        request = hashlib.sha256(repr(send).encode()).hexdigest()
+    return hashlib.sha256(f"{request}|{view}".encode()).hexdigest()
+
+
 def label_of(contract: Contract) -> str:
     """Return the hash of a contract, which stands in every request and receipt.
 

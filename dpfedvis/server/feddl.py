@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -271,7 +271,8 @@ class FedDL:
         slope = Slope() if snapshot is None else Slope(trace[-1].change, snapshot.step)
         for s in range(len(trace) + 1, chosen.uploads(self.rounds) + 1):
             average = session.average(chosen, public, Y, s, preparation.view)  # l. 3–12
-            update = chosen.update(Y, average, public, steps)  # l. 13–14
+            seen = replace(public, noise=public.noise * session.present(chosen.what))
+            update = chosen.update(Y, average, seen, steps)  # l. 13–14
             change = slope.see(update.gradient)
             before, Y = Y, preparation.snapped(preparation.projection(update.landmarks))
             slope.move(step := Y - before)
@@ -296,9 +297,11 @@ class FedDL:
 
 
 def _check_accounted(ledger: Ledger, chosen: Mechanism, rounds: int) -> None:
-    """Refuse a ledger that does not know of rounds which a snapshot says were done."""
-    if missing := set(range(1, rounds + 1)) - {event.round for event in ledger.events(what=chosen.what)}:
-        raise SnapshotMismatch(f"the ledger has no {chosen.what} of round {min(missing)}, which was released")
+    """Refuse a ledger that does not know of as many rounds as a snapshot says were done; some may be repeated ones."""
+    known = {event.round for event in ledger.events(what=chosen.what)}
+    if len(known) < rounds:
+        missing = min(set(range(1, rounds + 1)) - known)
+        raise SnapshotMismatch(f"the ledger has no {chosen.what} of round {missing}, which was released")
 
 
 def _check_bounds(bounds: Bounds | None) -> None:

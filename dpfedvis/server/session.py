@@ -28,14 +28,17 @@ from dpfedvis.protocol.messages import (
     Agree,
     Begin,
     Done,
+    Events,
     Perturb,
     Perturbed,
     Place,
     Prepare,
+    Receipt,
     Refused,
     Send,
     SendRows,
     Sent,
+    ShowEvents,
     Signed,
 )  # fmt: skip
 from dpfedvis.protocol.noise import add_noise, noise_source
@@ -47,7 +50,8 @@ from dpfedvis.protocol.views import RAW, View, ViewName
 from dpfedvis.protocol.wire import label_of
 from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.replies import Replies
-from dpfedvis.server.sums import PlainSums, SecureSums, SumIncomplete, Sums
+from dpfedvis.server.secure_sums import SecureSums
+from dpfedvis.server.sums import PlainSums, SumIncomplete, Sums
 
 OnFailure = Literal["fail", "continue"]
 _R = TypeVar("_R", Signed, Done, Perturbed, Sent)
@@ -109,6 +113,7 @@ class Session:
         self._streams = Streams(contract.seed)
         self._replies = Replies(contract, signed=not ask.one_process)
         self._sums: Sums = SecureSums(ask, contract, folder) if self._secure else PlainSums(ask)
+        self._present: dict[str, float] = {}
         self._spare = contract.counts[contract.mechanism.what] - contract.retries  # the last round that was repeated
 
     @property
@@ -133,7 +138,10 @@ class Session:
         self._all(Begin(self.label, tuple(each.signature for each in signed)), Done)
 
     def prepare(self, view: View) -> None:
-        """Send the public facts of a view to all sites; one that is away gets them when it is back."""
+        """Send the public facts of a view to all sites. Under `aggregate` some may be away, and stay out until a link
+        shows them the view again."""
+        if isinstance(self._sums, SecureSums):
+            self._sums.prepared(view)
         self._enough(Prepare(self.label, view))
 
     def perturb(self, mechanism: Mechanism, public: PublicParameters) -> None:
@@ -238,7 +246,8 @@ class Session:
         sigmas = [plan.sigma(cell) for plan in plans]
         if mechanism.trust != "local":
             sharing = self.contract.sharing
-            return (sigmas[0] * (1.0 if sharing is None else sharing.factor)) ** 2
+            more = self.present(mechanism.what) * (1.0 if sharing is None else sharing.factor)
+            return (sigmas[0] * more) ** 2
         return math.fsum((plan.weight * sigma) ** 2 for plan, sigma in zip(plans, sigmas, strict=True))
 
     # Replies
@@ -261,7 +270,11 @@ class Session:
             self._all(request, Done)
             return
         for name, reply in zip(self._ask.sites, self._ask.each(request), strict=True):
-            there += isinstance(reply, Done) and reply.site == name
+            if isinstance(reply, Done) and reply.site == name:
+                there += 1
+            else:
+                words = reply.words if isinstance(reply, Refused) else "gave another reply than it was asked for"
+                self.failures.append(Failure(name, 0, f"{type(request).__name__}: {words}"))
         if there < sharing.threshold:
             raise SiteFailed(
                 f"{there} of {sharing.parties} sites are there, and {sharing.threshold} are needed. What was published "
@@ -278,21 +291,38 @@ class Session:
             try:
                 return self._sum(request, shape)
             except SumIncomplete as error:
-                if request.mechanism.what != self.contract.mechanism.what or self._spare >= last:
+                # They were charged, whatever came of it.
+                self._check(error.events, error.receipts, request)
+                self.mirror.write(error.events, error.receipts)
+                single = request.mechanism.what != self.contract.mechanism.what
+                if single or self._spare >= last or not self._enough_there():
                     raise SiteFailed(str(error)) from error
                 self._spare += 1
                 self.failures.append(Failure("the sum", request.round, f"repeated as round {self._spare}: {error}"))
                 request = replace(request, round=self._spare)
 
-    def _sum(self, request: Send, shape: tuple[int, ...]) -> Array:
-        found = self._sums.total(request, shape)
+    def _enough_there(self) -> bool:
+        """Whether as many sites answer now as a sum needs: to repeat one without them would only cost budget."""
+        replies = self._ask.each(ShowEvents(self.label, 2**62))
+        return sum(isinstance(reply, Events) for reply in replies) >= (self.contract.threshold or 0)
+
+    def _check(
+        self,
+        events: Sequence[Event],
+        receipts: Sequence[Receipt],
+        request: Send,
+        masked: Sequence[Integers] | None = None,
+    ) -> None:
+        """Raise unless sites state the events of the contract, with receipts for them."""
         expected = {each.client: each for each in self._replies.expected(request) if isinstance(each, GaussianRelease)}
-        for number, (event, receipt) in enumerate(zip(found.events, found.receipts, strict=True)):
+        for number, (event, receipt) in enumerate(zip(events, receipts, strict=True)):
             if event != expected.get(event.client):
                 raise BadUpload(event.client, event.what, event.round, "states another event than the contract")
-            self._replies.check_receipt(
-                receipt, event.client, event, None if found.masked is None else found.masked[number]
-            )
+            self._replies.check_receipt(receipt, event.client, event, None if masked is None else masked[number])
+
+    def _sum(self, request: Send, shape: tuple[int, ...]) -> Array:
+        found = self._sums.total(request, shape)
+        self._check(found.events, found.receipts, request, found.masked)
         first = found.events[0]
         Upload(found.values, first).check(shape)
         self.mirror.write(found.events, found.receipts)
@@ -300,8 +330,14 @@ class Session:
         total = self._curated(found.values, first, request)
         if self._witness is not None:
             self._witness(found.events, total)
-        # Of the sites that are in it.
-        return in_units(total, first) / math.fsum(self._weights[event.client] for event in found.events)
+        # Of the sites that are in it; and so is its noise.
+        share = math.fsum(self._weights[event.client] for event in found.events)
+        self._present[request.mechanism.what] = math.sqrt(len(found.events) / len(self._weights)) / share
+        return in_units(total, first) / share
+
+    def present(self, what: str) -> float:
+        """Noise of the last sum of this name, relative to a sum of all sites: some may have been away."""
+        return self._present.get(what, 1.0)
 
     def _sorted(
         self, replies: Sequence[Reply], request: Send, shape: tuple[int, ...]

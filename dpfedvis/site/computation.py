@@ -52,6 +52,8 @@ class Computation:
         Those that take part.
     views : dict of str to array
         What uploads are computed from, by name.
+    view_hashes : dict of str to str
+        Of the public facts that each view follows from.
     cells : int
         Of the density's grid, for all classes.
     """
@@ -63,6 +65,7 @@ class Computation:
         self.records = records if taking_part is None else records[taking_part]
         self._place, self._streams = contract.places[site], Streams(contract.seed)
         self.views: dict[str, Array] = {RAW: self.records}
+        self.view_hashes: dict[str, str] = {}
         self.cells = 0
         self._home: Upload | None = None
         self._prepared: tuple[Array, Mechanism, float, PreparedRecords] | None = None

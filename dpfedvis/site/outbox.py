@@ -83,6 +83,13 @@ class Outbox:
             raise FileDamaged(f"{path} is damaged or was edited: it is not what was to be sent")
         return upload
 
+    def drop(self, what: str) -> None:
+        """Delete the upload of a release that need not be sent again as it is."""
+        self._kept.pop(what, None)
+        if self._folder is not None:
+            for path in self._folder.glob(f"{_slug(what)}-{'[0-9]' * 9}.npz"):
+                path.unlink()
+
     def clear(self) -> None:
         """Delete all uploads: the run is over."""
         self._kept.clear()

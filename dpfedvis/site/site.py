@@ -349,6 +349,7 @@ class Site:
         labels = self._labels if taking_part is None or self._labels is None else self._labels[taking_part]
         found = run.with_records(lambda: view_of(view, run.computation.records, labels))
         run.computation.views[view.name] = found
+        run.computation.view_hashes[view.name] = wire.digest(view)
         if isinstance(view, DensityView):
             run.computation.cells = view.layers * view.grid.cells**2
         return Done(self.name)
@@ -374,12 +375,17 @@ class Site:
         planned = run.computation.planned(request.send)
         if not isinstance(planned, GaussianRelease):
             raise Refusal(NOT_PLANNED, "only protected uploads are added up")
-        released = run.account.find(planned.what, planned.round) is not None
-        sums.bind(request.label, planned.what, request.send.round, released=released)
-        sums.ready(request.label, dict(request.shares))
-        upload, _ = run.once(planned, lambda: run.computation.upload(request.send))
-        masked = sums.masked(request.label, np.asarray(upload.values), dict(request.shares))
-        return Masked(self.name, masked, upload.event, run.receipt(Upload(masked, upload.event)))
+        event, shares = run.account.find(planned.what, planned.round), dict(request.shares)
+        sums.bind(request.label, planned.what, request.send.round, shares, released=event is not None)
+        masked = sums.answered(request.label)
+        if masked is None or event is None:
+            upload, _ = run.once(planned, lambda: run.computation.upload(request.send))
+            asked = wire.asked_for(request.send, run.computation.view_hashes.get(request.send.view, ""))
+            masked, event = sums.masked(request.label, np.asarray(upload.values), shares, asked), upload.event
+            # Alone it has only a share of its noise: what is sent again is the masked one.
+            self._anchors.keep()  # first: the outbox has been an anchor, too
+            run.outbox.drop(planned.what)
+        return Masked(self.name, masked, event, run.receipt(Upload(masked, event)))
 
     def _advertise(self, request: Advertise) -> Advertised:
         return Advertised(self.name, self._open(request.contract).secure_sums.advertise(request.labels))

@@ -67,12 +67,12 @@ class SiteSums:
         self._keep()
         return shares
 
-    def bind(self, label: str, what: str, round: int, *, released: bool) -> None:
-        """Bind a release to a label, for good, before the release is made.
+    def bind(self, label: str, what: str, round: int, shares: dict[str, str], *, released: bool) -> None:
+        """Bind a release to a label, for good, before the release is made; refuse shares that cannot be masked with.
 
         Parameters
         ----------
-        label, what, round
+        label, what, round, shares
         released : bool
             Whether the ledger has it. If its label is not kept, the state was lost, or is an older copy.
         """
@@ -83,23 +83,23 @@ class SiteSums:
             raise Refusal(NOT_PLANNED, "this release was masked under another label")
         if released and release not in self._labels:
             raise Refusal(ANSWERED, "this release was made before, and the label of its sum is not kept")
+        self._member.check_shares(label, shares)
         if release not in self._labels:
             self._labels[release] = label
-            self._keep()
-
-    def ready(self, label: str, shares: dict[str, str]) -> None:
-        """Refuse shares that cannot be masked with, before the release is made and charged."""
-        self._member.check_shares(label, shares)
         self._keep()
 
-    def masked(self, label: str, values: Integers, shares: dict[str, str]) -> Integers:
+    def answered(self, label: str) -> Integers | None:
+        """Return the masked values that left under a label; None if none did."""
+        return self._member.answered(label) if label in self._labels.values() else None
+
+    def masked(self, label: str, values: Integers, shares: dict[str, str], asked: str) -> Integers:
         """Return an upload behind masks, shape (n,); the sums before it are closed, and their secrets forgotten."""
         # Far beyond what sums and noise can come to; to refuse would tell of the values.
         most = MOST_VALUE // len(self._contract.members)
         values = np.clip(values, -most, most)
         for other in [each for each in self._labels.values() if each != label]:
             self._member.close(other)
-        found = self._member.masked(label, values.reshape(-1), shares)
+        found = self._member.masked(label, values.reshape(-1), shares, asked)
         self._keep()
         return found
 

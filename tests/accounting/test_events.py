@@ -37,7 +37,7 @@ ON_GRID = GaussianRelease(
 SEEDED = SampledGaussianRelease(
     **COMMON, adjacency="add-remove", sensitivity=1.0, sigma=2.0, sampling_rate=0.1, grid=2.0**-40, values=3
 )
-SHARED = GaussianRelease(**COMMON, sensitivity=1.0, sigma=2.0, trust="aggregate", threshold=4, colluders=1)
+SHARED = GaussianRelease(**COMMON, sensitivity=1.0, sigma=2.0, trust="aggregate", parties=5, threshold=4, colluders=1)
 ALL = {**EXAMPLES, "on a grid": ON_GRID, "sampled, on a grid": SEEDED, "shared": SHARED}
 
 
@@ -61,7 +61,7 @@ def test_an_event_survives_json_and_is_one_canonical_line(event: Event) -> None:
     assert keys == sorted(keys)
     named = {"kind", *(field.name for field in dataclasses.fields(event))}
     # What is not shared has the line that it had before there was sharing.
-    assert set(keys) == (named if event is SHARED else named - {"threshold", "colluders"})
+    assert set(keys) == (named if event is SHARED else named - {"parties", "threshold", "colluders"})
 
 
 @pytest.mark.parametrize("event", ALL.values(), ids=ALL.keys())
@@ -75,10 +75,15 @@ def test_an_event_is_frozen(event: Event) -> None:
     [
         {"threshold": 4},
         {"colluders": 1},
-        {"threshold": 4, "colluders": 4},
-        {"threshold": 0, "colluders": 0},
-        {"threshold": 4, "colluders": -1},
-        {"threshold": 4, "colluders": 1, "trust": "local"},
+        {"parties": 5},
+        {"threshold": 4, "colluders": 1},
+        {"parties": 5, "threshold": 4, "colluders": 4},
+        {"parties": 5, "threshold": 0, "colluders": 0},
+        {"parties": 5, "threshold": 6, "colluders": 0},
+        {"parties": 5, "threshold": 3, "colluders": 1},
+        {"parties": 5, "threshold": 4, "colluders": -1},
+        {"parties": 5, "threshold": 4.5, "colluders": 1},
+        {"parties": 5, "threshold": 4, "colluders": 1, "trust": "local"},
     ],
 )
 def test_sharing_is_said_whole_and_of_sums_only(changes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -415,6 +416,52 @@ def test_another_client_can_take_its_share_of_the_noise_off(clients):
     alone = state(ledger_of(*(gaussian(name) for name in names)))
     assert alone.against_a_client is None
     assert "share" not in str(alone)
+
+
+def shared(parties, threshold, colluders, names=("client-0",), **changes):
+    sharing = {"parties": parties, "threshold": threshold, "colluders": colluders}
+    return [gaussian(name, trust="aggregate", **sharing, **changes) for name in names]
+
+
+def test_a_site_reads_in_its_own_ledger_how_many_share_the_noise():
+    """One client is in that ledger; P is in the event."""
+    found = state(ledger_of(*shared(10, 9, 1)))
+    text = str(found)
+    assert "Between processes, a sum is opened only if at least 9 of 10 sites are in it." in text
+    apart = str(replace(found, one_machine=False))
+    assert "masked uploads" in apart
+    assert "A sum is opened only if at least 9 of 10 sites are in it." in apart
+    assert "ε holds against the server and any one site together with it." in text
+    assert "a sum of all 10 has 1.12 times the noise that ε needs" in text
+    assert "sees the sums over clients and what one of them knows" in text
+
+
+def test_sums_without_colluders_hold_against_the_server_alone():
+    alone = state(ledger_of(*shared(10, 10, 0)))
+    assert "ε holds against the server alone" in str(alone)
+    assert "times the noise" not in str(alone)
+    assert alone.against_a_client == pytest.approx(gaussian_epsilon(0.1 * math.sqrt(10 / 9), 1e-5), rel=1e-9)
+
+
+def test_of_several_runs_each_way_to_share_is_said_and_the_weakest_counts():
+    old = gaussian("client-0", "moments", trust="aggregate")
+    mixed = state(ledger_of(*shared(10, 9, 2, round=1), *shared(4, 4, 1, round=2), old))
+    text = str(mixed)
+    assert "at least 9 of 10 sites are in it. ε holds against the server and any 2 sites together" in text
+    assert "at least 4 of 4 sites are in it. ε holds against the server and any one site together" in text
+    assert "Where a sum of all sites has the noise that ε needs, ε holds against the server alone" in text
+    assert "sums over clients and any" not in text, "one of the runs holds against no colluder"
+    assert json.loads(mixed.to_json())["releases"][0]["sharings"] == [
+        {"parties": 10, "threshold": 9, "colluders": 2}, {"parties": 4, "threshold": 4, "colluders": 1}
+    ]  # fmt: skip
+
+
+def test_noise_for_colluders_is_not_lowered_where_another_release_has_none():
+    names = ("client-0", "client-1")
+    mixed = [*shared(2, 2, 1, names, round=1), *shared(2, 2, 0, names, round=2)]
+    # μ² of the second is doubled, since one of two shares can be taken off.
+    expected = gaussian_epsilon(0.1 * math.sqrt(1 + 2), 1e-5)
+    assert state(ledger_of(*mixed)).against_a_client == pytest.approx(expected, rel=1e-9)
 
 
 def test_one_client_has_no_other_to_fear():

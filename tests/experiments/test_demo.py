@@ -44,7 +44,7 @@ def test_no_epsilon_stands_without_whom_it_is_against(demo: Path) -> None:
         seen.count("against a server that sees sums over clients") == 5
     )  # two headlines, below the table, and of the hospitals
     assert "noisy rows, ε = 10, against whoever sees the uploads" in seen
-    assert re.search(r"A sum is opened only if at least \d+ of \d+ sites are in it\.", index(demo))
+    assert re.search(r"opened only if at least \d+ of \d+ sites are in it\.", index(demo))
 
 
 def test_the_paper_s_noise_has_its_price(demo: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.protocol.messages import FAILED, Place, Prepare, Refused
 from dpfedvis.protocol.sum_messages import Advertise, Confirm, SendMasked, ShareKeys, Unmask
+from dpfedvis.protocol.views import DensityView
 from dpfedvis.server import Program, ProgramSettings
 from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.session import Session, SiteFailed
@@ -37,6 +39,13 @@ def program(mechanism=None, **changes) -> Program:
     chosen = mechanism or GradientPerturbation(trust="aggregate")
     common = {"budget": BUDGET, "landmarks": 6, "rounds": 3, "feddl": {"bounds": (-3, 3)}}
     return Program(ProgramSettings(mechanism=chosen, **{**common, **changes}))
+
+
+def private_program(fed: FederatedData) -> Program:
+    private = {"placement": "weights", "density": True}
+    model = FedTSNE(epsilon=20.0, trust="aggregate", n_landmarks=20, n_jobs=1, private_map=private)
+    model._resolve(fed)
+    return model._program(fed, recipe=model.settings_.recipe, layout=model.settings_.layout)
 
 
 class Leaky(InProcess):
@@ -91,6 +100,63 @@ def test_a_private_map_has_secure_sums_in_every_stage(monkeypatch):
     assert np.array_equal(here.density_.shares, there.density_.shares)
 
 
+STOPS = [
+    *((kind, "cluster sums|4|0") for kind in ("masked", "confirm", "unmask")),
+    ("masked", "moments|0|0"),
+    ("unmask", "density|0|0"),
+    ("place", ""),
+]
+
+
+@pytest.mark.parametrize("last", STOPS, ids=" ".join)
+def test_a_private_map_goes_on_where_its_server_stopped(last, tmp_path):
+    """Sites forget a sum with the next: the server keeps each, and asks for none again."""
+    fed, asked = data(), []
+    made = private_program(fed)
+
+    def stops(name, request):
+        if isinstance(request, SendMasked):
+            asked.append(request.label)
+        kind, label = last
+        if stopping and isinstance(request, STAGES.get(kind, Place)) and getattr(request, "label", "") == label:
+            raise KeyboardInterrupt
+        return False
+
+    with simulated(fed, budget=Budget(20.0, 1e-5), noise="seeded", folder=tmp_path / "sites") as link:
+        stopping = True
+        with pytest.raises(KeyboardInterrupt):
+            Leaky(link.members, stops).run(made, checkpoint=tmp_path / "server")
+        done, stopping = set(asked), False
+        asked.clear()
+        found = Leaky(link.members, stops).run(made, checkpoint=tmp_path / "server")
+    whole = simulated(fed, budget=Budget(20.0, 1e-5), noise="seeded").run(made)
+    assert np.array_equal(found.map.places, whole.map.places)
+    assert sorted(events(found)) == sorted(events(whole))
+    assert len(done & set(asked)) <= 1, "only the sum that was open is asked for again"
+
+
+def test_a_server_that_asks_one_site_for_something_else_gets_no_sum():
+    """Of cells that mean different things, the noise of a sum would be less than its sensitivity needs."""
+    fed, lied = data(), []
+
+    class Lying(Leaky):
+        def each(self, request):
+            found = []
+            for site in self.members:
+                mine = request
+                if site.name == "client-1" and isinstance(request, Prepare) and isinstance(request.view, DensityView):
+                    grid = replace(request.view.grid, half=request.view.grid.half / 2)
+                    mine = replace(request, view=replace(request.view, grid=grid))
+                    lied.append(mine)
+                found.append(self._answer(site, mine))
+            return found
+
+    link = simulated(fed, budget=Budget(20.0, 1e-5), noise="seeded")
+    with pytest.raises(SiteFailed, match=r"the sum of density in round 0 is not complete: .*signature"):
+        Lying(link.members, lambda name, request: False).run(private_program(fed))
+    assert lied
+
+
 # Drop-outs
 
 
@@ -136,6 +202,8 @@ def test_an_average_is_that_of_the_survivors():
     noise = found - exact
     assert noise.std() == pytest.approx(expected, rel=7 / math.sqrt(2 * noise.size))
     assert abs(noise.mean()) < 7 * expected / math.sqrt(noise.size)
+    assert session.variance(mechanism, public) == pytest.approx(expected**2)
+    assert session.present(mechanism.what) == pytest.approx(math.sqrt(4 / 5) / share)
     assert {event.client for event in session.mirror.ledger.events()} == {c.name for c in fed.clients} - set(away)
 
 
@@ -152,7 +220,8 @@ def test_too_few_sites_stop_a_run_and_it_goes_on_when_they_are_back(stage, tmp_p
         gone[0] = False
         found = Leaky(link.members, away).run(made, checkpoint=tmp_path / "server")
     assert np.array_equal(found.landmarks, plain(fed, made).landmarks)
-    assert events(found) == events(plain(fed, made))
+    # Sites that were charged before the others came stand first.
+    assert sorted(events(found)) == sorted(events(plain(fed, made)))
 
 
 def test_a_sum_can_be_repeated_where_budget_is_set_aside():
@@ -168,7 +237,8 @@ def test_a_sum_can_be_repeated_where_budget_is_set_aside():
     found = leaky(fed, away).run(made)
     assert stuck
     released = sorted({event.round for event in found.feddl.ledger.events()})
-    assert released == [1, 3, 4], "round 2 was never seen, and repeated as round 4"
+    assert released == [1, 2, 3, 4], "round 2 was charged and never seen, and repeated as round 4"
+    assert len(found.feddl.trace) == 3
     # Four releases are planned, so that each has a quarter of the budget.
     without = plain(fed, program())
     ratio = next(found.feddl.ledger.events()).sigma / next(without.feddl.ledger.events()).sigma
@@ -180,9 +250,7 @@ def test_a_sum_can_be_repeated_where_budget_is_set_aside():
 @pytest.mark.parametrize("kind", [Prepare, Place])
 def test_a_site_that_misses_a_view_or_the_map_does_not_stop_a_map(kind):
     fed = data()
-    private = FedTSNE(epsilon=20.0, trust="aggregate", n_landmarks=20, n_jobs=1, private_map={"placement": "weights"})
-    private._resolve(fed)
-    made = private._program(fed, recipe=private.settings_.recipe, layout=private.settings_.layout)
+    made = private_program(fed)
     found = Leaky(
         simulated(fed, budget=Budget(20.0, 1e-5), noise="seeded").members,
         lambda name, request: name == "client-1" and isinstance(request, kind),

@@ -129,6 +129,41 @@ def opened(sites, agreement, shares, label="gradient|1|0", round=1):
     return masked, [site.answer(Unmask(agreement, label, signatures)) for site in sites]
 
 
+def test_sites_that_were_asked_for_different_things_open_nothing(sites):
+    """A site gives its shares for signatures of what it was asked for itself."""
+    agreement = agreed(sites, contract(sites))
+    shares = keyed(sites, agreement)
+    other = replace(send(agreement), landmarks=PUBLIC.grid.snap(np.ones((3, 4))))
+    label = "gradient|1|0"
+    for site in sites:
+        asked = other if site is sites[2] else send(agreement)
+        assert isinstance(site.answer(SendMasked(asked, label, shares[site.name])), Masked)
+    signatures = {site.name: site.answer(Confirm(agreement, label, NAMES)).signature for site in sites}
+    for site in sites:
+        refused = site.answer(Unmask(agreement, label, signatures))
+        assert isinstance(refused, Refused)
+        assert "signature" in refused.words
+
+
+def test_a_sum_is_closed_when_the_next_is_masked(sites):
+    """Whoever takes the state of a site later opens no sum of before."""
+    agreement = agreed(sites, contract(sites))
+    shares = keyed(sites, agreement)
+    _, first = opened(sites, agreement, shares)
+    assert not any(isinstance(each, Refused) for each in first)
+    opened(sites, agreement, shares, "gradient|2|0", 2)
+    refused = sites[0].answer(Confirm(agreement, "gradient|1|0", NAMES))
+    assert isinstance(refused, Refused)
+    assert "the label is closed" in refused.words
+
+
+def test_an_upload_is_not_kept_as_it_was_before_its_masks(sites, tmp_path):
+    """Alone it has only a share of the noise."""
+    agreement = agreed(sites, contract(sites))
+    opened(sites, agreement, keyed(sites, agreement))
+    assert not list((tmp_path / "client-0" / "outbox").rglob("*.npz"))
+
+
 def test_state_is_the_owners_and_goes_with_the_run(sites, tmp_path):
     agreement = agreed(sites, contract(sites))
     shares = keyed(sites, agreement)

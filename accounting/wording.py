@@ -210,21 +210,29 @@ def _of_sums(statement: Statement) -> list[str]:
         )
     ways = _sharings(statement)
     dropping = [] if ways == [None] else ["That a site drops out must not depend on one record."]
-    return [formed, *(_shared_by(each, clear=statement.one_machine) for each in ways), *dropping]
+    least = min(0 if each is None else each.colluders for each in ways)
+    together = [f"ε, of all of them, holds {_against(least)}."] if len(ways) > 1 else []
+    said = [_shared_by(each, clear=statement.one_machine, alone=len(ways) == 1) for each in ways]
+    return [formed, *said, *together, *dropping]
 
 
-def _shared_by(sharing: Sharing | None, *, clear: bool) -> str:
-    """What one way to share noise means."""
-    alone = "ε holds against the server alone: a site that works with it takes its own noise off."
+def _against(colluders: int) -> str:
+    if not colluders:
+        return "against the server alone: a site that works with it takes its own noise off"
+    sites = "any one site" if colluders == 1 else f"any {colluders} sites"
+    return f"against the server and {sites} together with it"
+
+
+def _shared_by(sharing: Sharing | None, *, clear: bool, alone: bool) -> str:
+    """What one way to share noise means; `alone`, it is that of all sums."""
+    holds = "ε holds" if alone else "Its noise is enough"
     if sharing is None:
-        return f"Where a sum of all sites has the noise that ε needs, {alone}"
-    P, t, c = sharing.parties, sharing.threshold, sharing.colluders
+        return f"A sum of all sites has the noise that ε needs. {holds} {_against(0)}."
+    P, t = sharing.parties, sharing.threshold
     where = "Between processes, a" if clear else "A"
     opened = f"{where} sum is opened only if at least {t} of {P} sites are in it."
-    sites = "any one site" if c == 1 else f"any {c} sites"
-    against = f"ε holds against the server and {sites} together with it." if c else alone
     price = f"For that, a sum of all {P} has {sharing.factor:.3g} times the noise that ε needs."
-    return " ".join([opened, against, *([price] if sharing.factor > 1 else [])])
+    return " ".join([opened, f"{holds} {_against(sharing.colluders)}.", *([price] if sharing.factor > 1 else [])])
 
 
 def _adversary(statement: Statement) -> str | None:

@@ -103,12 +103,16 @@ class Shared(Typed):
 
 @dataclass(frozen=True, eq=False)
 class Masked(Typed):
-    """An upload behind masks, shape (n,), with its event and receipt; the receipt is for the masked values."""
+    """An upload behind masks, shape (n,), with its event and receipt, and the hash of what it answers.
+
+    The receipt is for the masked values.
+    """
 
     site: str
     values: Integers
     event: Event
     receipt: Receipt
+    asked: str
 
 
 @dataclass(frozen=True)

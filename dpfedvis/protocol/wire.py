@@ -117,12 +117,12 @@ def digest(message: Any) -> str:
 
 
 def asked_for(send: messages.Send, view: str) -> str:
-    """Return the hash of what an upload answers: the request, and the hash of the view that it is computed from."""
-    try:
-        request = digest(send)
-    except NotPortable:  # of a mechanism that only this process knows
-        request = hashlib.sha256(repr(send).encode()).hexdigest()
-    return hashlib.sha256(f"{request}|{view}".encode()).hexdigest()
+    """Return the hash of what an upload answers: the request, and the hash of the view that it is computed from.
+
+    It is that of the bytes, or `NotPortable` is raised: a text that leaves out some of an array would be that of two
+    requests.
+    """
+    return hashlib.sha256(f"{digest(send)}|{view}".encode()).hexdigest()
 
 
 def label_of(contract: Contract) -> str:
@@ -229,6 +229,8 @@ def _made(value: Any, arrays: _Arrays, admits: Admits) -> Any:
         return arrays.next(value["dtype"], tuple(value["shape"]))
     if kind == _EVENT:
         return from_dict(value)
+    if any(key.startswith("!") for key in value):
+        raise Malformed("a name is not allowed")  # it could be read, and not be written again
     own = {key: _made(each, arrays, admits) for key, each in value.items()}
     return own if kind is None else _class(kind, admits)(**own)
 

@@ -126,10 +126,11 @@ class SecureSums:
         """Form one sum, of at least t sites, or find the one that was formed; with fewer raise `SumIncomplete`."""
         self._why, self._charged = {}, _Charged()
         what, round = request.mechanism.what, request.round
-        if (kept := self._kept(release_of(what, round))) is not None:
+        question = asked_for(request, self._views.get(request.view, ""))
+        if (kept := self._kept(release_of(what, round), question)) is not None:
             return kept
         try:
-            return self._summed(request, shape, *self._keys_for(release_of(what, round)))
+            return self._summed(request, shape, question, *self._keys_for(release_of(what, round)))
         except SecureSumError as error:
             away = "; ".join(f"{name}: {why}" for name, why in self._why.items())
             later = ". What was published stays; resume the run when more sites are there"
@@ -211,29 +212,34 @@ class SecureSums:
 
     # One sum
 
-    def _summed(self, request: Send, shape: tuple[int, ...], label: str, batch: Batch) -> Sum:
+    def _summed(self, request: Send, shape: tuple[int, ...], question: str, label: str, batch: Batch) -> Sum:
         collector, replies, asked = self._collector, dict[str, Masked](), self._asked
         if not self._restored(label):
             release = label.rpartition("|")[0]
             self._bound[release] = label
             self._keep_state()
-            question = asked_for(request, self._views.get(request.view, ""))
             messages = {name: SendMasked(request, label, collector.shares(batch.labels, name)) for name in batch.shares}
             replies = asked(messages, Masked)
             for name, masked in replies.items():
+                if masked.asked != question:  # it answers something else: its masks would not come off
+                    self._why[name] = "answers another question, of which it may have an older view"
+                    continue
                 collector.add_masked(label, name, masked.values, math.prod(shape), question)
                 self._charged.events[name], self._charged.receipts[name] = masked.event, masked.receipt
             self._keep_open(label, collector.survivors(label), question)
         survivors = collector.survivors(label)
         for name, confirmed in asked(_each(survivors, Confirm(self._label, label, survivors)), Confirmed).items():
-            collector.add_signature(label, name, confirmed.signature)
+            try:
+                collector.add_signature(label, name, confirmed.signature)
+            except SecureSumError as error:  # t others are enough
+                self._why[name] = str(error)
         unmask = Unmask(self._label, label, collector.signatures(label))
         for name, unmasked in asked(_each(survivors, unmask), Unmasked).items():
             collector.add_opened(label, name, unmasked.opened)
         values = collector.total(label).values.reshape(shape)
         collector.close(label)
         absent = {name: self._why.get(name, "away") for name in self._ask.sites if name not in survivors}
-        self._keep_formed(label.rpartition("|")[0], values, survivors, absent)
+        self._keep_formed(label.rpartition("|")[0], question, values, survivors, absent)
         own = tuple(replies[name].values for name in survivors) if replies else None
         return self._sum(values, survivors, own, absent)
 
@@ -284,17 +290,22 @@ class SecureSums:
         self._charged = _Charged.of(facts)
         return True
 
-    def _keep_formed(self, release: str, values: Integers, survivors: Sequence[str], absent: Mapping[str, str]) -> None:
+    def _keep_formed(
+        self, release: str, question: str, values: Integers, survivors: Sequence[str], absent: Mapping[str, str]
+    ) -> None:
         if self._folder is not None:
-            facts = {"survivors": list(survivors), "absent": dict(absent), **self._charged.facts()}
+            facts = {"question": question, "survivors": list(survivors), "absent": dict(absent)}
+            facts |= self._charged.facts()
             write_arrays(self._folder / _file(release), {"facts": np.array(json.dumps(facts)), "values": values})
 
-    def _kept(self, release: str) -> Sum | None:
-        """Return a sum that was formed before an interruption."""
+    def _kept(self, release: str, question: str) -> Sum | None:
+        """Return a sum that was formed before an interruption; one of another question is spent."""
         found = self._read(_file(release))
         if found is None:
             return None
         facts, values = found
+        if facts["question"] != question:
+            raise SumIncomplete(f"the sum of {release} was formed before, and answers another question", [], [])
         self._charged = _Charged.of(facts)
         return self._sum(values, facts["survivors"], None, facts["absent"])
 

@@ -344,12 +344,12 @@ class Site:
     def _prepare(self, request: Prepare) -> Done:
         run = self._open(request.contract)
         view = request.view
+        hashed = _hashed(wire.digest, view)  # first: no view without the hash of it
         check_view(view, self._records.shape[1], self._labels)
         taking_part = run.computation.taking_part
         labels = self._labels if taking_part is None or self._labels is None else self._labels[taking_part]
         found = run.with_records(lambda: view_of(view, run.computation.records, labels))
-        run.computation.views[view.name] = found
-        run.computation.view_hashes[view.name] = wire.digest(view)
+        run.computation.views[view.name], run.computation.view_hashes[view.name] = found, hashed
         if isinstance(view, DensityView):
             run.computation.cells = view.layers * view.grid.cells**2
         return Done(self.name)
@@ -376,16 +376,17 @@ class Site:
         if not isinstance(planned, GaussianRelease):
             raise Refusal(NOT_PLANNED, "only protected uploads are added up")
         event, shares = run.account.find(planned.what, planned.round), dict(request.shares)
-        sums.bind(request.label, planned.what, request.send.round, shares, released=event is not None)
+        asked = _hashed(wire.asked_for, request.send, run.computation.view_hashes.get(request.send.view, ""))
+        # Before anything is computed: what is in the outbox after a crash answers this, and nothing else.
+        sums.bind(request.label, planned.what, request.send.round, shares, asked, released=event is not None)
         masked = sums.answered(request.label)
         if masked is None or event is None:
             upload, _ = run.once(planned, lambda: run.computation.upload(request.send))
-            asked = wire.asked_for(request.send, run.computation.view_hashes.get(request.send.view, ""))
             masked, event = sums.masked(request.label, np.asarray(upload.values), shares, asked), upload.event
-            # Alone it has only a share of its noise: what is sent again is the masked one.
-            self._anchors.keep()  # first: the outbox has been an anchor, too
-            run.outbox.drop(planned.what)
-        return Masked(self.name, masked, event, run.receipt(Upload(masked, event)))
+        # Alone it has only a share of its noise: what is sent again is the masked one.
+        self._anchors.keep()  # first: the outbox has been an anchor, too
+        run.outbox.drop(planned.what)
+        return Masked(self.name, masked, event, run.receipt(Upload(masked, event)), asked)
 
     def _advertise(self, request: Advertise) -> Advertised:
         return Advertised(self.name, self._open(request.contract).secure_sums.advertise(request.labels))
@@ -439,6 +440,14 @@ class Site:
             if run.sums is not None:
                 run.sums.forget()
         return Done(self.name)
+
+
+def _hashed(hashes: Callable[..., str], *facts: Any) -> str:
+    """Return a hash, or refuse what has none."""
+    try:
+        return hashes(*facts)
+    except wire.NotPortable:
+        raise Refusal(MALFORMED, "the request has no bytes of its own") from None
 
 
 def _signed(label: str) -> bytes:

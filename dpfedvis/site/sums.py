@@ -43,8 +43,9 @@ class SiteSums:
     def __init__(self, contract: Contract, label: str, site: str, identity: Identity, path: Path | None) -> None:
         self._contract, self._path = contract, path
         self._labels: dict[str, str] = {}  # the label that each release was masked under
+        self._asked: dict[str, str] = {}  # and what it answers
         if path is not None and path.exists():
-            self._labels, self._member = _read(path, identity)
+            self._labels, self._asked, self._member = _read(path, identity)
         else:
             roster = {member.name: member.key for member in contract.members}
             self._member = Member(site, identity, roster, contract.threshold or len(roster), label)
@@ -67,12 +68,14 @@ class SiteSums:
         self._keep()
         return shares
 
-    def bind(self, label: str, what: str, round: int, shares: dict[str, str], *, released: bool) -> None:
-        """Bind a release to a label, for good, before the release is made; refuse shares that cannot be masked with.
+    def bind(self, label: str, what: str, round: int, shares: dict[str, str], asked: str, *, released: bool) -> None:
+        """Bind a release to a label and a question, for good, before it is made; refuse shares that are of no use.
 
         Parameters
         ----------
         label, what, round, shares
+        asked : str
+            Hash of what the release answers.
         released : bool
             Whether the ledger has it. If its label is not kept, the state was lost, or is an older copy.
         """
@@ -83,9 +86,11 @@ class SiteSums:
             raise Refusal(NOT_PLANNED, "this release was masked under another label")
         if released and release not in self._labels:
             raise Refusal(ANSWERED, "this release was made before, and the label of its sum is not kept")
+        if self._asked.get(release, asked) != asked:
+            raise Refusal(NOT_PLANNED, "another question was asked for this release")
         self._member.check_shares(label, shares)
         if release not in self._labels:
-            self._labels[release] = label
+            self._labels[release], self._asked[release] = label, asked
         self._keep()
 
     def answered(self, label: str) -> Integers | None:
@@ -139,15 +144,16 @@ class SiteSums:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self._path.with_suffix(".tmp")
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(json.dumps(self._labels).encode() + b"\n" + self._member.to_bytes())
+            file.write(json.dumps([self._labels, self._asked]).encode() + b"\n" + self._member.to_bytes())
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._path)
 
 
-def _read(path: Path, identity: Identity) -> tuple[dict[str, str], Member]:
+def _read(path: Path, identity: Identity) -> tuple[dict[str, str], dict[str, str], Member]:
     try:
         head, _, body = path.read_bytes().partition(b"\n")
-        return dict(json.loads(head)), Member.of_bytes(body, identity)
+        labels, asked = map(dict, json.loads(head))
+        return labels, asked, Member.of_bytes(body, identity)
     except (OSError, ValueError, KeyError, TypeError, SecureSumError, InvalidParameter) as error:
         raise FileDamaged(f"{path} is damaged ({type(error).__name__}: {error})") from error

@@ -447,9 +447,9 @@ def test_of_several_runs_each_way_to_share_is_said_and_the_weakest_counts():
     old = gaussian("client-0", "moments", trust="aggregate")
     mixed = state(ledger_of(*shared(10, 9, 2, round=1), *shared(4, 4, 1, round=2), old))
     text = str(mixed)
-    assert "at least 9 of 10 sites are in it. ε holds against the server and any 2 sites together" in text
-    assert "at least 4 of 4 sites are in it. ε holds against the server and any one site together" in text
-    assert "Where a sum of all sites has the noise that ε needs, ε holds against the server alone" in text
+    assert "at least 9 of 10 sites are in it. Its noise is enough against the server and any 2 sites together" in text
+    assert "at least 4 of 4 sites are in it. Its noise is enough against the server and any one site together" in text
+    assert "ε, of all of them, holds against the server alone" in text
     assert "sums over clients and any" not in text, "one of the runs holds against no colluder"
     assert json.loads(mixed.to_json())["releases"][0]["sharings"] == [
         {"parties": 10, "threshold": 9, "colluders": 2}, {"parties": 4, "threshold": 4, "colluders": 1}

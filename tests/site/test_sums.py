@@ -12,10 +12,13 @@ from dpfedvis.mechanisms import GradientPerturbation
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Kernel
+from dpfedvis.protocol import wire
 from dpfedvis.protocol.messages import Agree, Forget, Refused, Send
 from dpfedvis.protocol.signatures import Identity
 from dpfedvis.protocol.sum_messages import Advertise, Advertised, Confirm, Masked, SendMasked, ShareKeys, Unmask
 from dpfedvis.site import Policy, Site, SiteLedger
+from dpfedvis.site.outbox import Outbox
+from dpfedvis.site.sums import SiteSums
 from tests.site.agreed import agreed, contract_of
 
 NAMES = ("client-0", "client-1", "client-2")
@@ -26,15 +29,16 @@ KEYS = {name: Identity(bytes([number + 1]) * 32) for number, name in enumerate(N
 POLICY = Policy(epsilon=2.0, members={name: key.public for name, key in KEYS.items()})
 
 
+def site_of(tmp_path, name: str, policy=POLICY) -> Site:
+    folder = tmp_path / name
+    folder.mkdir(exist_ok=True)
+    records = np.random.default_rng(NAMES.index(name)).normal(size=(10, 4))
+    ledger = SiteLedger(folder / "ledger.sqlite")
+    return Site(name, records, policy=policy, ledger=ledger, identity=KEYS[name], folder=folder)
+
+
 def made(tmp_path, policy=POLICY) -> list[Site]:
-    sites = []
-    for number, name in enumerate(NAMES):
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        records = np.random.default_rng(number).normal(size=(10, 4))
-        ledger = SiteLedger(folder / "ledger.sqlite")
-        sites.append(Site(name, records, policy=policy, ledger=ledger, identity=KEYS[name], folder=folder))
-    return sites
+    return [site_of(tmp_path, name, policy) for name in NAMES]
 
 
 @pytest.fixture
@@ -145,6 +149,49 @@ def test_sites_that_were_asked_for_different_things_open_nothing(sites):
         assert "signature" in refused.words
 
 
+@pytest.mark.parametrize("step", ["masked", "drop"])
+def test_a_crash_between_charge_and_answer_leaves_one_question(step, sites, tmp_path, monkeypatch):
+    """What lies in the outbox answers the first question; behind masks of another it would be in a wrong sum."""
+    agreed_on = contract(sites)
+    agreement = agreed(sites, agreed_on)
+    shares = keyed(sites, agreement)
+    label, mine = "gradient|1|0", shares["client-0"]
+    other = replace(send(agreement), landmarks=PUBLIC.grid.snap(np.ones((3, 4))))
+    with monkeypatch.context() as patched:
+
+        def crash(*args):
+            raise KeyboardInterrupt
+
+        patched.setattr(*((SiteSums, "masked") if step == "masked" else (Outbox, "drop")), crash)
+        with pytest.raises(KeyboardInterrupt):
+            sites[0].answer(SendMasked(send(agreement), label, mine))
+    assert list((tmp_path / "client-0" / "outbox").rglob("*.npz"))
+    sites[0].ledger.close()
+    sites[0] = site_of(tmp_path, "client-0")
+    agreed(sites, agreed_on)
+    refused = sites[0].answer(SendMasked(other, label, mine))
+    assert isinstance(refused, Refused)
+    assert refused.words == "another question was asked for this release"
+    assert isinstance(sites[0].answer(SendMasked(send(agreement), label, mine)), Masked)
+    assert not list((tmp_path / "client-0" / "outbox").rglob("*.npz")), "it has left, and only masked"
+    assert len(list(sites[0].ledger._events())) == 1
+
+
+def test_a_request_without_bytes_of_its_own_is_refused(sites):
+    """Its hash could be that of another request."""
+    agreement = agreed(sites, contract(sites))
+    shares = keyed(sites, agreement)
+    odd = replace(send(agreement), public=replace(PUBLIC, noise={"!a": 1}))
+    refused = sites[0].answer(SendMasked(odd, "gradient|1|0", shares["client-0"]))
+    assert isinstance(refused, Refused)
+    assert sites[0].ledger.head is None
+    fine = wire.encode(
+        SendMasked(replace(send(agreement), public=replace(PUBLIC, noise={"?a": 1})), "gradient|1|0", {})
+    )
+    with pytest.raises(wire.Malformed):
+        wire.decode(fine.replace(b'"?a"', b'"!a"'))
+
+
 def test_a_sum_is_closed_when_the_next_is_masked(sites):
     """Whoever takes the state of a site later opens no sum of before."""
     agreement = agreed(sites, contract(sites))
@@ -188,10 +235,7 @@ def test_a_site_without_its_state_does_not_mask_a_release_again(sites, tmp_path)
         state.unlink()
         if kept is not None:
             state.write_bytes(kept)
-        sites[0] = Site(
-            "client-0", np.random.default_rng(0).normal(size=(10, 4)), policy=POLICY, identity=KEYS["client-0"],
-            ledger=SiteLedger(tmp_path / "client-0" / "ledger.sqlite"), folder=tmp_path / "client-0",
-        )  # fmt: skip
+        sites[0] = site_of(tmp_path, "client-0")
         assert agreed(sites, agreed_on) == agreement
         label = "gradient|1|0" if kept is not None else "gradient|1|7"
         own = shares["client-0"]

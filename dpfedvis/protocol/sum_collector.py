@@ -26,6 +26,7 @@ from dpfedvis.protocol.sum_group import (
     Words,
     as_text,
     check_share,
+    exchange,
     expected,
     in_order,
     public_of,
@@ -202,8 +203,8 @@ class Collector:
         for name, seed in keys.items():
             key = group.mask_key(seed, label, name)
             for peer in tally.survivors:  # what it would have added itself is what its peer's mask lacks
-                public = batch.adverts[peer].keys[place]
-                total += group.pair_mask(key, public, label, name, peer, total.size, tally.asked)
+                secret = exchange(key, batch.adverts[peer].keys[place], peer)
+                total += group.pair_mask(secret, label, name, peer, total.size, tally.asked)
         return Total(total.view("<i8"), tuple(tally.survivors))
 
     def close(self, label: str) -> None:

@@ -186,13 +186,12 @@ class Group:
     def self_mask(self, seed: str, label: str, name: str, size: int) -> Words:
         return keystream(derive(bytes.fromhex(seed), self.said("self mask", label, name)), size)
 
-    def pair_mask(
-        self, key: X25519PrivateKey, public: str, label: str, own: str, peer: str, size: int, asked: str = ""
-    ) -> Words:
-        """Return what `own` adds for `peer`. The first of two names adds the mask, the second takes it off.
+    def pair_mask(self, secret: bytes, label: str, own: str, peer: str, size: int, asked: str = "") -> Words:
+        """Return what `own` adds for `peer`: the first of two names adds the mask, the second takes it off.
 
-        Masks of two sites that were asked for different things (`asked`) do not cancel.
+        `secret` is the `exchange` of their keys. Masks of two sites that were asked for different things (`asked`) do
+        not cancel.
         """
         info = self.said("pair mask", label, sorted((own, peer)), *([asked] if asked else []))
-        mask = keystream(derive(exchange(key, public, peer), info), size)
+        mask = keystream(derive(secret, info), size)
         return mask if own < peer else np.negative(mask)

@@ -105,6 +105,8 @@ class Member:
         self._batches: dict[Labels, _Batch] = {}
         self._sums: dict[str, _Sum] = {}
         self._closed: set[str] = set()
+        # With peers, by label, ahead of the sum. They follow from the key seed, so that the state has none of them.
+        self._secrets: dict[str, dict[str, bytes]] = {}
 
     def advertise(self, labels: Sequence[str]) -> Advert:
         """Return signed keys for a batch of labels, none of which was ever used."""
@@ -159,6 +161,7 @@ class Member:
             batch.inbox[name] = group.channel_key(shared, labels, name, self.name).hex()
         # Without the channel's key this site cannot read what it sent, and reads each other ciphertext once.
         batch.adverts, batch.channel = shown, ""
+        self._secrets.update({label: self._exchanged(label, names) for label in labels})
         return Shares(labels, dict(batch.sent))
 
     def check_shares(self, label: str, shares: Mapping[str, str]) -> None:
@@ -196,18 +199,16 @@ class Member:
         """
         found = self._sum(label)
         if not found.masked:
-            group, batch = self._group, self._batches[found.batch]
+            group = self._group
             if not (isinstance(values, np.ndarray) and values.dtype == np.int64 and values.ndim == 1 and values.size):
                 raise InvalidMessage("values are a vector of int64, at least one")
             members = self._members(found, shares)
-            (mask_seed, key_seed), size = found.seeds, values.size
+            (mask_seed, _), size = found.seeds, values.size
             total = values.astype("<i8").view("<u8")
             total += group.self_mask(mask_seed, label, self.name, size)
-            key = group.mask_key(key_seed, label, self.name)
-            for peer in members:
-                if peer != self.name:
-                    public = batch.adverts[peer].keys[found.batch.index(label)]
-                    total += group.pair_mask(key, public, label, self.name, peer, size, asked)
+            for peer, secret in (self._secrets.pop(label, None) or self._exchanged(label, members)).items():
+                if peer in members:
+                    total += group.pair_mask(secret, label, self.name, peer, size, asked)
             found.members, found.masked, found.seeds, found.asked = members, total.tobytes(), (), asked
         return np.frombuffer(found.masked, dtype="<i8")
 
@@ -246,6 +247,7 @@ class Member:
     def close(self, label: str) -> None:
         """Forget all that is kept of a label. Whatever is asked about it later is refused."""
         found = self._sums.pop(label, None)
+        self._secrets.pop(label, None)
         self._closed.add(label)
         if found is not None and not any(other in self._sums for other in found.batch):
             del self._batches[found.batch]
@@ -284,6 +286,13 @@ class Member:
             member._sums[label] = _Sum(**each)
         member._closed = set(state["closed"])
         return member
+
+    def _exchanged(self, label: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Return the secrets of this site's key for a label with those of its peers."""
+        found = self._sums[label]
+        adverts, place = self._batches[found.batch].adverts, found.batch.index(label)
+        key = self._group.mask_key(found.seeds[1], label, self.name)
+        return {peer: exchange(key, adverts[peer].keys[place], peer) for peer in names if peer != self.name}
 
     def _sum(self, label: str) -> _Sum:
         if label in self._sums:

@@ -12,7 +12,7 @@ import pytest
 from attacks.masks import first_masks, recover, seconds_for_all
 from dpfedvis.protocol.secure_sum import Member
 from dpfedvis.protocol.signatures import Identity
-from dpfedvis.protocol.sum_group import Group
+from dpfedvis.protocol.sum_group import Group, exchange
 
 SIZE, BOUND = 50, 2**40
 VALUES = np.random.default_rng(1).integers(-BOUND, BOUND + 1, size=SIZE)
@@ -88,7 +88,7 @@ def masked_by_ours(entropy: Callable[[str], Callable[[int], bytes]]) -> tuple[np
     group = Group(roster, 2, "context")
     seen = seen - group.self_mask(seeds["a"][0], label, "a", SIZE)  # opened, for a survivor
     key = group.mask_key(seeds["c"][1], label, "c")  # of the one that colludes
-    seen = seen + group.pair_mask(key, adverts["a"].keys[0], label, "c", "a", SIZE)
+    seen = seen + group.pair_mask(exchange(key, adverts["a"].keys[0], "peer"), label, "c", "a", SIZE)
     return seen.view(np.int64), group, adverts["b"].keys[0], int(seeds["a"][1], 16)
 
 
@@ -115,7 +115,7 @@ def test_trying_seeds_of_our_own_derivation_finds_only_what_has_no_entropy() -> 
 
         def whole(seed: int, size: int, group: Group = group, public: str = public) -> np.ndarray:
             key = group.mask_key(f"{seed:064x}", "sum", "a")
-            return group.pair_mask(key, public, "sum", "a", "b", size)
+            return group.pair_mask(exchange(key, public, "peer"), "sum", "a", "b", size)
 
         def first(seeds: np.ndarray, whole: Callable[[int, int], np.ndarray] = whole) -> np.ndarray:
             return np.array([whole(int(seed), 1)[0] for seed in seeds])

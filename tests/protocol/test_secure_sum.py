@@ -677,7 +677,7 @@ def test_a_server_that_shows_different_sites_different_peers_gets_no_part_of_the
                 rest = seen[name].view(np.uint64) - group.self_mask(seeds[name][0], LABEL, name, 3)
                 key = group.mask_key(seeds[name][1], LABEL, name)
                 for peer in known & set(peers):
-                    rest = rest - group.pair_mask(key, public[peer], LABEL, name, peer, 3)
+                    rest = rest - group.pair_mask(both.exchange(key, public[peer], "peer"), LABEL, name, peer, 3)
                 left[name] = rest.view(np.int64)
             for size in range(1, len(left) + 1):
                 for some in combinations(left, size):
@@ -932,7 +932,7 @@ def left_of(world: World, label: str, name: str, labels: tuple[str, ...], collud
     for peer in members:
         if peer in colluders or peer not in survivors:
             key = group.mask_key(keys[peer], label, peer)
-            rest = rest + group.pair_mask(key, public[name], label, peer, name, rest.size)
+            rest = rest + group.pair_mask(both.exchange(key, public[name], "peer"), label, peer, name, rest.size)
     return rest.view(np.int64)
 
 
@@ -984,9 +984,10 @@ def test_each_mask_is_another() -> None:
         found += [group.self_mask(seeds[name][0], label, name, 4) for name in names]
         for one, other in combinations(names, 2):
             key = group.mask_key(seeds[one][1], label, one)
-            mask = group.pair_mask(key, public[other][place], label, one, other, 4)
+            mask = group.pair_mask(both.exchange(key, public[other][place], "peer"), label, one, other, 4)
             back = group.mask_key(seeds[other][1], label, other)
-            np.testing.assert_array_equal(group.pair_mask(back, public[one][place], label, other, one, 4) + mask, 0)
+            inverse = group.pair_mask(both.exchange(back, public[one][place], "peer"), label, other, one, 4)
+            np.testing.assert_array_equal(inverse + mask, 0)
             found += [mask, np.negative(mask)]
     assert len({each.tobytes() for each in found}) == len(found) == 2 * (4 + 2 * 6)
     # The same secrets under another label or context make other masks.
@@ -1111,6 +1112,7 @@ def test_secrets_are_forgotten_as_soon_as_they_are_used_and_all_of_them_at_close
     assert len(a._batches[labels].inbox) == 3
     world.masked(NAMES, LABEL, labels, VALUES)
     assert not set(seeds) & kept(LABEL)  # its masks cannot be made again
+    assert set(a._secrets) == {"other"}
     assert not a._batches[labels].inbox  # nor can ciphertexts be read again
     assert len(kept(LABEL)) == 2 * 4
     world.confirm(NAMES, LABEL)
@@ -1122,6 +1124,7 @@ def test_secrets_are_forgotten_as_soon_as_they_are_used_and_all_of_them_at_close
     a.close("other")
     state = everything_in(a.to_bytes())
     assert not secrets_of(a)
+    assert not a._secrets
     assert not [secret for secret in ever if secret in state]
     left = json.loads(state)
     assert left["batches"] == []

@@ -40,7 +40,7 @@ Words = NDArray[np.uint64]
 # Bytes and primitives.
 
 NONCE = bytes(12)  # a key encrypts one message
-_ZEROS = bytes(2**18)
+_ZEROS = memoryview(bytes(2**18))
 _PROBE = X25519PrivateKey.from_private_bytes(bytes(range(KEY)))  # no secret
 
 
@@ -88,11 +88,12 @@ def derive(secret: bytes, info: bytes) -> bytes:
 
 def keystream(key: bytes, size: int) -> Words:
     """Return so many uint64 of ChaCha20's keystream, for a key that is used for nothing else."""
-    cipher, stream = Cipher(ChaCha20(key, bytes(16)), None).encryptor(), bytearray(8 * size)
+    cipher, words = Cipher(ChaCha20(key, bytes(16)), None).encryptor(), np.empty(size, dtype="<u8")
+    stream = words.view(np.uint8).data
     for start in range(0, len(stream), len(_ZEROS)):  # in pieces that stay in the processor's cache
-        piece = memoryview(stream)[start : start + len(_ZEROS)]
+        piece = stream[start : start + len(_ZEROS)]
         cipher.update_into(_ZEROS[: len(piece)], piece)
-    return np.frombuffer(stream, dtype="<u8")
+    return words
 
 
 # What a group derives, signs and checks alike on both sides.
@@ -194,4 +195,4 @@ class Group:
         """
         info = self.said("pair mask", label, sorted((own, peer)), *([asked] if asked else []))
         mask = keystream(derive(secret, info), size)
-        return mask if own < peer else np.negative(mask)
+        return mask if own < peer else np.negative(mask, out=mask)

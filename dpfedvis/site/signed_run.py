@@ -65,7 +65,7 @@ class SignedRun:
             raise Refusal(NOT_PLANNED, "the contract has no sums over sites")
         return self.sums
 
-    def once(self, planned: Event, make: Callable[[], Upload]) -> tuple[Upload, Receipt]:
+    def once(self, planned: Event, make: Callable[[], Upload]) -> Upload:
         """Make a release, or find the bytes of the one that was made: the ledger has it before it is returned.
 
         Parameters
@@ -75,8 +75,7 @@ class SignedRun:
         make : callable
         """
         with self.account.lock:
-            found = self._found(planned) or self._made(planned, make)
-        return found, self.receipt(found)
+            return self._found(planned) or self._made(planned, make)
 
     def _found(self, planned: Event) -> Upload | None:
         """Return the upload that was released before; None if it was not."""

@@ -357,9 +357,9 @@ class Site:
     def _perturb(self, request: Perturb) -> Perturbed:
         run = self._open(request.contract)
         planned = run.computation.planned_perturbation(request)
-        upload, receipt = run.once(planned, lambda: run.computation.perturbed(request))
+        upload = run.once(planned, lambda: run.computation.perturbed(request))
         run.computation.keep_home(upload)
-        return Perturbed(self.name, upload.event, receipt)
+        return Perturbed(self.name, upload.event, run.receipt(upload))
 
     def _send(self, request: Send) -> Sent:
         run = self._open(request.contract)
@@ -367,7 +367,7 @@ class Site:
         if run.contract.trust == "aggregate" and self.policy.receipts == "signed":
             raise Refusal(POLICY, "under trust aggregate this site sends only masked uploads")
         planned = run.computation.planned(request)
-        return self._sent(*run.once(planned, lambda: run.computation.upload(request)))
+        return self._sent(run, run.once(planned, lambda: run.computation.upload(request)))
 
     def _send_masked(self, request: SendMasked) -> Masked:
         run = self._open(request.contract)
@@ -381,7 +381,7 @@ class Site:
         sums.bind(request.label, planned.what, request.send.round, shares, asked, released=event is not None)
         masked = sums.answered(request.label)
         if masked is None or event is None:
-            upload, _ = run.once(planned, lambda: run.computation.upload(request.send))
+            upload = run.once(planned, lambda: run.computation.upload(request.send))
             masked, event = sums.masked(request.label, np.asarray(upload.values), shares, asked), upload.event
         # Alone it has only a share of its noise: what is sent again is the masked one.
         self._anchors.keep()  # first: the outbox has been an anchor, too
@@ -405,10 +405,10 @@ class Site:
     def _send_rows(self, request: SendRows) -> Sent:
         run = self._open(request.contract)
         planned = run.computation.planned_rows(request)
-        return self._sent(*run.once(planned, lambda: run.computation.rows(request)))
+        return self._sent(run, run.once(planned, lambda: run.computation.rows(request)))
 
-    def _sent(self, upload: Upload, receipt: Receipt) -> Sent:
-        return Sent(self.name, upload.values, upload.event, receipt)
+    def _sent(self, run: SignedRun, upload: Upload) -> Sent:
+        return Sent(self.name, upload.values, upload.event, run.receipt(upload))
 
     # At home, and after a run
 

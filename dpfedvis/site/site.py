@@ -13,17 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accounting import BudgetExceeded, CannotAccount, GaussianRelease, UnprotectedReleaseError, checks
-from accounting.budget import MOST_ROWS
+from accounting import BudgetExceeded, CannotAccount, UnprotectedReleaseError, checks
 from accounting.errors import InvalidParameter, LedgerError
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.files import FileDamaged, write_arrays
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.ask import Reply, Request
-from dpfedvis.protocol.contract import Contract, derived
 from dpfedvis.protocol.messages import (
     BUDGET,
     FAILED,
@@ -35,7 +32,6 @@ from dpfedvis.protocol.messages import (
     Agree,
     Begin,
     Describe,
-    Description,
     Done,
     Events,
     Forget,
@@ -43,7 +39,6 @@ from dpfedvis.protocol.messages import (
     Perturbed,
     Place,
     Prepare,
-    Receipt,
     Refused,
     Send,
     SendRows,
@@ -52,31 +47,19 @@ from dpfedvis.protocol.messages import (
     Signed,
 )  # fmt: skip
 from dpfedvis.protocol.secure_sum import SecureSumError
-from dpfedvis.protocol.signatures import Identity, verify
-from dpfedvis.protocol.sum_messages import (
-    Advertise,
-    Advertised,
-    Confirm,
-    Confirmed,
-    Masked,
-    SendMasked,
-    Shared,
-    ShareKeys,
-    Unmask,
-    Unmasked,
-)
+from dpfedvis.protocol.signatures import Identity
+from dpfedvis.protocol.sum_messages import SumRequest
 from dpfedvis.protocol.uploads import Upload
 from dpfedvis.protocol.views import DensityView
 from dpfedvis.protocol.wire import label_of
+from dpfedvis.site.agreement import Agreement, check_signed
 from dpfedvis.site.anchors import Anchors
-from dpfedvis.site.computation import Computation
 from dpfedvis.site.ledger import LifetimeExceeded, OtherContract, SiteLedger
-from dpfedvis.site.outbox import OUTBOX, Outbox
 from dpfedvis.site.persons import Persons
 from dpfedvis.site.placement import place
 from dpfedvis.site.policy import Policy, Refusal
 from dpfedvis.site.signed_run import SignedRun
-from dpfedvis.site.sums import STATE, SiteSums
+from dpfedvis.site.sum_answers import SUM_ANSWERS, hash_of
 from dpfedvis.site.views import Labels, check_map, check_view, checked_records, view_of
 
 _log = logging.getLogger(__name__)
@@ -132,14 +115,25 @@ class Site:
             self.ledger.limit_to(self.policy.lifetime_epsilon, self.policy.lifetime_delta)
         self.identity = identity or Identity()
         self._records, self._labels, self._folder = checked_records(name, records, labels), labels, folder
-        self._persons = None if persons is None else Persons.of(name, persons, len(records))
+        known = None if persons is None else Persons.of(name, persons, len(records))
         self._compared = None if compared is None else checked_records(name, compared)
-        self._preparation = preparation
         self._runs: dict[str, SignedRun] = {}
         self._anchors = Anchors(self.ledger, folder)
+        self._agreement = Agreement(
+            name,
+            self._records,
+            has_labels=labels is not None,
+            persons=known,
+            preparation=preparation,
+            policy=self.policy,
+            ledger=self.ledger,
+            identity=self.identity,
+            anchors=self._anchors,
+            folder=folder,
+        )
         self._one_at_a_time = threading.Lock()
         self._handlers: dict[type[Any], Callable[[Any], Reply]] = {
-            Describe: self._describe,
+            Describe: self._agreement.describe,
             Agree: self._agree,
             Begin: self._begin,
             Prepare: self._prepare,
@@ -149,11 +143,7 @@ class Site:
             Place: self._place,
             ShowEvents: self._show_events,
             Forget: self._forget,
-            Advertise: self._advertise,
-            ShareKeys: self._share_keys,
-            SendMasked: self._send_masked,
-            Confirm: self._confirm,
-            Unmask: self._unmask,
+            **dict.fromkeys(SUM_ANSWERS, self._answer_sum),
         }
 
     def answer(self, request: Request | bytes) -> Any:
@@ -224,101 +214,16 @@ class Site:
 
     # Agreement
 
-    def _describe(self, request: Describe) -> Description:
-        n, m = self._records.shape
-        hidden = request.hides_records or self.policy.number_of_records == "secret"
-        rows, unit = request.rows_per_person, self.policy.unit
-        # Of records and persons one number is public, as the policy says.
-        if not hidden and unit is not None and (rows is not None) != (unit == "person"):
-            raise Refusal(POLICY, f"the privacy unit of this site is a {unit}")
-        if rows is not None:
-            checks.whole("rows_per_person", rows, 1, MOST_ROWS)
-            n = self._known_persons.number * rows
-        return Description(
-            self.name,
-            self.identity.public,
-            None if hidden else n,
-            m,
-            str(self._records.dtype),
-            self._labels is not None,
-            self._preparation,
-        )
-
-    @property
-    def _known_persons(self) -> Persons:
-        if self._persons is None:
-            raise Refusal(NOT_AGREED, "the records of this site have no persons, who are the privacy unit")
-        return self._persons
-
     def _agree(self, request: Agree) -> Signed:
-        contract = request.contract
-        label = label_of(contract)
-        self._check_receipts(request.receipts)
+        label = label_of(request.contract)
+        self._agreement.check_receipts(request.receipts)
         if label not in self._runs:
-            self._check(contract)
-            account = self.ledger.begin(contract.run, self.name, contract.budget, label)
-            self._anchors.keep()
-            folder = None if self._folder is None else self._folder / OUTBOX / label[:16]
-            outbox = Outbox(self.identity.secret, label, folder)
-            computation = Computation(contract, self.name, self._records, self._taking_part(contract))
-            signs = self.identity if self.policy.receipts == "signed" else None
-            self._runs[label] = SignedRun(self.name, contract, account, outbox, computation, self._anchors, signs)
-            if contract.trust == "aggregate":
-                path = None if self._folder is None else self._folder / STATE / label[:16]
-                self._runs[label].sums = SiteSums(contract, label, self.name, self.identity, path)
-        return Signed(self.name, label, self.identity.sign(_signed(label)))
-
-    def _check(self, contract: Contract) -> None:
-        """Refuse a contract that is not for this site, or that its policy or budgets do not allow."""
-        own = next((member for member in contract.members if member.name == self.name), None)
-        if own is None or own.key != self.identity.public:
-            raise Refusal(NOT_AGREED, "this site is not a member, or its key is another")
-        self.policy.check(contract, self.name)
-        if contract.features != self._records.shape[1]:
-            raise Refusal(NOT_AGREED, f"the contract is for {contract.features} features")
-        if contract.preparation != self._preparation:
-            raise Refusal(NOT_AGREED, "the contract is for another schema or other features")
-        budget, number = contract.budget, len(self._records)
-        if budget is not None and budget.unit == "person":
-            number = self._known_persons.number * budget.rows
-        if (budget is None or not budget.hides_records) and own.denominator != number:
-            raise Refusal(NOT_AGREED, "the contract has another number of records for this site")
-        if contract.derived != derived(contract.seed):
-            raise Refusal(NOT_AGREED, "this site draws other numbers from the public seed: versions differ")
-        plan = contract.plan
-        if plan is None:
-            if contract.budget is not None and not contract.unprotected:
-                raise Refusal(NOT_AGREED, "the contract has a budget and nothing to spend it on")
-        elif contract.budget is None or contract.epsilon > contract.budget.epsilon:
-            raise Refusal(BUDGET, "all releases together exceed the budget of the contract")
-
-    def _taking_part(self, contract: Contract) -> NDArray[np.int64] | None:
-        """Return which records take part, where a person may have only so many; None for all."""
-        budget = contract.budget
-        if budget is None or budget.unit != "person":
-            return None
-        # A simulation can be repeated; with real noise nobody else can tell which records were drawn.
-        seeded = f"{contract.seed}|{self.name}"
-        secret = seeded if contract.noise == "seeded" else f"{self.identity.secret.hex()}|{label_of(contract)}"
-        return self._known_persons.drawn(budget.rows, secret)
-
-    def _check_receipts(self, receipts: tuple[Receipt, ...]) -> None:
-        """Refuse to go on with a ledger that lacks what this site has signed."""
-        for receipt in receipts:
-            # Unsigned ones are those of a simulation, whose sites trust their server.
-            mine = self.policy.receipts == "unsigned" or verify(self.identity.public, receipt.signature, receipt.signed)
-            if receipt.site == self.name and mine:
-                self._anchors.expect(receipt.sequence, receipt.head)
-        self._anchors.check()
+            self._runs[label] = self._agreement.open(request.contract)
+        return self._agreement.signed(label)
 
     def _begin(self, request: Begin) -> Done:
         run = self._signed(request.contract)
-        members = run.contract.members
-        if len(request.signatures) != len(members) or not all(
-            verify(member.key, signature, _signed(request.contract))
-            for member, signature in zip(members, request.signatures, strict=True)
-        ):
-            raise Refusal(NOT_AGREED, "not every member has signed this contract")
+        check_signed(run.contract, request.signatures)
         # A run has one contract: another one ends here, unless something was released under it.
         for label, other in list(self._runs.items()):
             if other is not run and other.contract.run == run.contract.run:
@@ -344,7 +249,7 @@ class Site:
     def _prepare(self, request: Prepare) -> Done:
         run = self._open(request.contract)
         view = request.view
-        hashed = _hashed(wire.digest, view)  # first: no view without the hash of it
+        hashed = hash_of(wire.digest, view)  # first: no view without the hash of it
         check_view(view, self._records.shape[1], self._labels)
         taking_part = run.computation.taking_part
         labels = self._labels if taking_part is None or self._labels is None else self._labels[taking_part]
@@ -369,38 +274,8 @@ class Site:
         planned = run.computation.planned(request)
         return self._sent(run, run.once(planned, lambda: run.computation.upload(request)))
 
-    def _send_masked(self, request: SendMasked) -> Masked:
-        run = self._open(request.contract)
-        sums = run.secure_sums
-        planned = run.computation.planned(request.send)
-        if not isinstance(planned, GaussianRelease):
-            raise Refusal(NOT_PLANNED, "only protected uploads are added up")
-        event, shares = run.account.find(planned.what, planned.round), dict(request.shares)
-        asked = _hashed(wire.asked_for, request.send, run.computation.view_hashes.get(request.send.view, ""))
-        # Before anything is computed: what is in the outbox after a crash answers this, and nothing else.
-        sums.bind(request.label, planned.what, request.send.round, shares, asked, released=event is not None)
-        masked = sums.answered(request.label)
-        if masked is None or event is None:
-            upload = run.once(planned, lambda: run.computation.upload(request.send))
-            masked, event = sums.masked(request.label, np.asarray(upload.values), shares, asked), upload.event
-        # Alone it has only a share of its noise: what is sent again is the masked one.
-        self._anchors.keep()  # first: the outbox has been an anchor, too
-        run.outbox.drop(planned.what)
-        return Masked(self.name, masked, event, run.receipt(Upload(masked, event)), asked)
-
-    def _advertise(self, request: Advertise) -> Advertised:
-        return Advertised(self.name, self._open(request.contract).secure_sums.advertise(request.labels))
-
-    def _share_keys(self, request: ShareKeys) -> Shared:
-        return Shared(self.name, self._open(request.contract).secure_sums.share(request.adverts))
-
-    def _confirm(self, request: Confirm) -> Confirmed:
-        sums = self._open(request.contract).secure_sums
-        return Confirmed(self.name, sums.confirm(request.label, request.survivors))
-
-    def _unmask(self, request: Unmask) -> Unmasked:
-        sums = self._open(request.contract).secure_sums
-        return Unmasked(self.name, sums.unmask(request.label, dict(request.signatures)))
+    def _answer_sum(self, request: SumRequest) -> Reply:
+        return SUM_ANSWERS[type(request)](self._open(request.contract), request)
 
     def _send_rows(self, request: SendRows) -> Sent:
         run = self._open(request.contract)
@@ -440,15 +315,3 @@ class Site:
             if run.sums is not None:
                 run.sums.forget()
         return Done(self.name)
-
-
-def _hashed(hashes: Callable[..., str], *facts: Any) -> str:
-    """Return a hash, or refuse what has none."""
-    try:
-        return hashes(*facts)
-    except wire.NotPortable:
-        raise Refusal(MALFORMED, "the request has no bytes of its own") from None
-
-
-def _signed(label: str) -> bytes:
-    return f"contract|{label}".encode()

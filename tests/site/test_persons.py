@@ -117,7 +117,7 @@ def test_an_upload_counts_at_most_so_many_records_of_a_person():
 
 def test_a_simulation_draws_the_same_and_real_noise_does_not():
     def drawn(own: Site, noise: str) -> list[int]:
-        return own._taking_part(contract(own, noise=noise)).tolist()
+        return own._agreement._taking_part(contract(own, noise=noise)).tolist()
 
     assert drawn(site(), "seeded") == drawn(site(), "seeded")
     assert len({tuple(drawn(site(), "discrete")) for _ in range(20)}) > 5

@@ -245,6 +245,17 @@ def test_a_site_without_its_state_does_not_mask_a_release_again(sites, tmp_path)
         assert refused.words == "this release was made before, and the label of its sum is not kept"
 
 
+def test_a_site_whose_state_is_damaged_does_not_sign_however_often_it_is_asked(sites, tmp_path):
+    agreed_on = contract(sites)
+    keyed(sites, agreed(sites, agreed_on))
+    (state,) = (tmp_path / "client-0" / "sums").iterdir()
+    state.write_bytes(state.read_bytes()[:-1])
+    sites[0].ledger.close()
+    sites[0] = site_of(tmp_path, "client-0")
+    for _ in range(2):
+        assert "files" in sites[0].answer(Agree(agreed_on)).words
+
+
 @pytest.mark.parametrize(
     ("changes", "sharing", "words"),
     [

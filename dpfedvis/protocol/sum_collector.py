@@ -20,6 +20,7 @@ from dpfedvis.protocol.sum_facts import (
     Shares,
     TooFewMembers,
     Total,
+    check_asked,
 )
 from dpfedvis.protocol.sum_group import (
     Group,
@@ -121,10 +122,12 @@ class Collector:
         expected(name, names)
         return {peer: shares[peer][name] for peer in names if peer != name}
 
-    def add_masked(self, label: str, name: str, values: Integers, size: int, asked: str = "") -> None:
+    def add_masked(self, label: str, name: str, values: Integers, size: int, asked: str) -> None:
         """Take a site's masked values, int64 of shape (size,); `asked` is the hash of what sites were asked for."""
         tally = self._sum(label)
-        tally.asked = asked
+        check_asked(asked)
+        if tally.asked not in ("", asked):
+            raise InvalidMessage(f"the masked values of {name!r} answer {asked}, those before them {tally.asked}")
         expected(name, self._batches[tally.batch].routed)
         shape = (size,) if tally.total is None else tally.total.shape
         if not isinstance(values, np.ndarray) or values.dtype != np.int64 or not values.shape == shape == (size,):
@@ -134,6 +137,7 @@ class Collector:
             words = values.astype("<i8").view("<u8")
             tally.total = words if tally.total is None else tally.total + words
             tally.came.add(name)
+            tally.asked = asked
 
     def survivors(self, label: str) -> tuple[str, ...]:
         """Return the sites whose masked values came: these and no others are in the sum."""
@@ -148,9 +152,10 @@ class Collector:
         assert tally.total is not None
         return tally.total.view("<i8")
 
-    def restore(self, label: str, survivors: Sequence[str], masked: Integers, asked: str = "") -> None:
+    def restore(self, label: str, survivors: Sequence[str], masked: Integers, asked: str) -> None:
         """Go on from a list of survivors and `masked_sum`, which were kept before the list went out."""
         tally, names = self._sum(label), self._group.check_names("confirm", survivors)
+        check_asked(asked)
         in_order(not tally.came, "masked values came already")
         for name in names:
             expected(name, self._batches[tally.batch].routed)

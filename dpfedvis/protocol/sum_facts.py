@@ -59,6 +59,12 @@ def raw(what: str, text: str, size: int | None = None) -> bytes:
     return raw
 
 
+def check_asked(asked: str) -> None:
+    """Refuse an empty question: sites that were asked for different things would be in one sum."""
+    if not isinstance(asked, str) or not asked:
+        raise InvalidMessage(f"the hash of what was asked for is {asked!r}, and must be text that is not empty")
+
+
 def check_texts(texts: Mapping[str, str]) -> None:
     if not isinstance(texts, Mapping) or not all(isinstance(text, str) for text in (*texts, *texts.values())):
         raise InvalidMessage("text by the names of sites was expected")

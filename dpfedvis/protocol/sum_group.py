@@ -30,6 +30,7 @@ from dpfedvis.protocol.sum_facts import (
     NotAuthentic,
     OutOfOrder,
     TooFewMembers,
+    check_asked,
     raw,
 )
 
@@ -166,8 +167,9 @@ class Group:
     def advert_text(self, advert: Advert) -> bytes:
         return self.said("advert", advert.name, advert.labels, advert.channel, advert.keys, advert.commitments)
 
-    def survivors_text(self, label: str, survivors: Sequence[str], asked: str = "") -> bytes:
-        return self.said("survivors", label, sorted(survivors), *([asked] if asked else []))
+    def survivors_text(self, label: str, survivors: Sequence[str], asked: str) -> bytes:
+        check_asked(asked)
+        return self.said("survivors", label, sorted(survivors), asked)
 
     def shares_text(self, labels: Labels, sender: str, receiver: str) -> bytes:
         return self.said("shares", digest(labels), sender, receiver)
@@ -187,12 +189,12 @@ class Group:
     def self_mask(self, seed: str, label: str, name: str, size: int) -> Words:
         return keystream(derive(bytes.fromhex(seed), self.said("self mask", label, name)), size)
 
-    def pair_mask(self, secret: bytes, label: str, own: str, peer: str, size: int, asked: str = "") -> Words:
+    def pair_mask(self, secret: bytes, label: str, own: str, peer: str, size: int, asked: str) -> Words:
         """Return what `own` adds for `peer`: the first of two names adds the mask, the second takes it off.
 
         `secret` is the `exchange` of their keys. Masks of two sites that were asked for different things (`asked`) do
         not cancel.
         """
-        info = self.said("pair mask", label, sorted((own, peer)), *([asked] if asked else []))
-        mask = keystream(derive(secret, info), size)
+        check_asked(asked)
+        mask = keystream(derive(secret, self.said("pair mask", label, sorted((own, peer)), asked)), size)
         return mask if own < peer else np.negative(mask, out=mask)

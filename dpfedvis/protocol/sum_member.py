@@ -29,6 +29,7 @@ from dpfedvis.protocol.sum_facts import (
     Opened,
     OutOfOrder,
     Shares,
+    check_asked,
     raw,
 )
 from dpfedvis.protocol.sum_group import (
@@ -183,7 +184,7 @@ class Member:
         found = self._sum(label)
         return np.frombuffer(found.masked, dtype="<i8") if found.masked else None
 
-    def masked(self, label: str, values: Integers, shares: Mapping[str, str], asked: str = "") -> Integers:
+    def masked(self, label: str, values: Integers, shares: Mapping[str, str], asked: str) -> Integers:
         """Return the values behind masks, modulo 2⁶⁴: the same at every call, whatever is passed later.
 
         Parameters
@@ -194,14 +195,15 @@ class Member:
             Ciphertexts for this site, by sender: at least t − 1, and only these sites are masked with. One is read at
             the first sum of the batch that shows it; later its sender's name is enough.
         asked : str
-            Hash of what the values are an answer to. It is in the masks and in the list of survivors, so that only
-            sites that were asked for the same are in one sum.
+            Hash of what the values are an answer to, never empty. It is in the masks and in the list of survivors, so
+            that only sites that were asked for the same are in one sum.
         """
         found = self._sum(label)
         if not found.masked:
             group = self._group
             if not (isinstance(values, np.ndarray) and values.dtype == np.int64 and values.ndim == 1 and values.size):
                 raise InvalidMessage("values are a vector of int64, at least one")
+            check_asked(asked)
             members = self._members(found, shares)
             (mask_seed, _), size = found.seeds, values.size
             total = values.astype("<i8").view("<u8")

@@ -16,6 +16,7 @@ from dpfedvis.protocol.sum_group import Group, exchange
 
 SIZE, BOUND = 50, 2**40
 VALUES = np.random.default_rng(1).integers(-BOUND, BOUND + 1, size=SIZE)
+ASKED = hashlib.sha256(b"a question").hexdigest()
 SEEDS = range(2**20)  # of 2³² that the weak engine has
 
 
@@ -84,11 +85,11 @@ def masked_by_ours(entropy: Callable[[str], Callable[[int], bytes]]) -> tuple[np
     adverts = {name: members[name].advertise(labels) for name in names}
     seeds = {name: tuple(members[name]._sums[label].seeds) for name in names}
     shares = {name: members[name].share(list(adverts.values())).to for name in names}
-    seen = members["a"].masked(label, VALUES, {peer: shares[peer]["a"] for peer in "bc"}).view(np.uint64)
+    seen = members["a"].masked(label, VALUES, {peer: shares[peer]["a"] for peer in "bc"}, ASKED).view(np.uint64)
     group = Group(roster, 2, "context")
     seen = seen - group.self_mask(seeds["a"][0], label, "a", SIZE)  # opened, for a survivor
     key = group.mask_key(seeds["c"][1], label, "c")  # of the one that colludes
-    seen = seen + group.pair_mask(exchange(key, adverts["a"].keys[0], "peer"), label, "c", "a", SIZE)
+    seen = seen + group.pair_mask(exchange(key, adverts["a"].keys[0], "peer"), label, "c", "a", SIZE, ASKED)
     return seen.view(np.int64), group, adverts["b"].keys[0], int(seeds["a"][1], 16)
 
 
@@ -115,7 +116,7 @@ def test_trying_seeds_of_our_own_derivation_finds_only_what_has_no_entropy() -> 
 
         def whole(seed: int, size: int, group: Group = group, public: str = public) -> np.ndarray:
             key = group.mask_key(f"{seed:064x}", "sum", "a")
-            return group.pair_mask(exchange(key, public, "peer"), "sum", "a", "b", size)
+            return group.pair_mask(exchange(key, public, "peer"), "sum", "a", "b", size, ASKED)
 
         def first(seeds: np.ndarray, whole: Callable[[int, int], np.ndarray] = whole) -> np.ndarray:
             return np.array([whole(int(seed), 1)[0] for seed in seeds])

@@ -54,7 +54,7 @@ def test_masking_is_fast_beside_drawing_the_noise():
     values, times = np.arange(100_000, dtype=np.int64), []
     for label in labels:
         started = time.perf_counter()
-        members["site 0"].masked(label, values, own)
+        members["site 0"].masked(label, values, own, "a question")
         times.append(time.perf_counter() - started)
     started = time.perf_counter()
     np.random.default_rng(0).standard_normal(100_000 * 10)

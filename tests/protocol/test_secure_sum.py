@@ -48,6 +48,7 @@ from dpfedvis.protocol.signatures import Identity
 STAGES = ("advertise", "share", "masked", "confirm", "unmask")
 CONTEXT = "c0ffee"
 LABEL = "run/round 1"
+ASKED = hashlib.sha256(b"a question").hexdigest()
 RNG = np.random.default_rng(0)
 
 
@@ -104,8 +105,8 @@ class World:
     def masked(self, names: Collection[str], label: str, labels: tuple[str, ...], values: Mapping[str, Any]) -> None:
         routed = {name: self.collector.shares(labels, name) for name in self.collector.route(labels)}
         for name in names:
-            masked = self.members[name].masked(label, values[name], routed[name])
-            self.collector.add_masked(label, name, masked, len(values[name]))
+            masked = self.members[name].masked(label, values[name], routed[name], ASKED)
+            self.collector.add_masked(label, name, masked, len(values[name]), ASKED)
 
     def confirm(self, names: Collection[str], label: str) -> None:
         survivors = self.collector.survivors(label)
@@ -461,12 +462,12 @@ def test_a_ciphertext_for_another_receiver_sender_batch_label_or_context_is_refu
     wrong = (for_b["c"], right["c"], other_batch["b"], other_context["b"], other_life["b"], cut, flipped, own["b"])
     for ciphertext in wrong:
         with Refused(a, NotAuthentic, "shares from 'b'"):
-            a.masked(LABEL, VALUES["a"], right | {"b": ciphertext})
+            a.masked(LABEL, VALUES["a"], right | {"b": ciphertext}, ASKED)
     for ciphertext in ("", "zz", right["b"].upper(), None, 5):
         with Refused(a, InvalidMessage, "ciphertext of 'b'"):
-            a.masked(LABEL, VALUES["a"], right | {"b": ciphertext})  # type: ignore[dict-item]
+            a.masked(LABEL, VALUES["a"], right | {"b": ciphertext}, ASKED)  # type: ignore[dict-item]
     # After all of it the right ones still do.
-    assert a.masked(LABEL, VALUES["a"], right).shape == (3,)
+    assert a.masked(LABEL, VALUES["a"], right, ASKED).shape == (3,)
 
 
 def test_a_peer_that_deals_other_than_two_shares_a_label_is_refused() -> None:
@@ -480,9 +481,9 @@ def test_a_peer_that_deals_other_than_two_shares_a_label_is_refused() -> None:
     for plain in (bytes(32), bytes(63), bytes(96), bytes(128), bytes(32) + shamir.PRIME.to_bytes(32, "big")):
         sealed = ChaCha20Poly1305(key).encrypt(bytes(12), plain, text).hex()
         with Refused(a, InvalidMessage):
-            a.masked(LABEL, VALUES["a"], world.collector.shares((LABEL,), "a") | {"b": sealed})
+            a.masked(LABEL, VALUES["a"], world.collector.shares((LABEL,), "a") | {"b": sealed}, ASKED)
     good = ChaCha20Poly1305(key).encrypt(bytes(12), bytes(64), text).hex()
-    a.masked(LABEL, VALUES["a"], world.collector.shares((LABEL,), "a") | {"b": good})
+    a.masked(LABEL, VALUES["a"], world.collector.shares((LABEL,), "a") | {"b": good}, ASKED)
 
 
 def exchanged(secret: bytes, public: str) -> bytes:
@@ -494,21 +495,21 @@ def test_it_masks_with_at_least_t_members_that_it_shared_with() -> None:
     world, _ = advertised()
     a = world.members["a"]
     with Refused(a, OutOfOrder, "not yet shared"):
-        a.masked(LABEL, VALUES["a"], dict.fromkeys("bcd", "00"))
+        a.masked(LABEL, VALUES["a"], dict.fromkeys("bcd", "00"), ASKED)
     world.share(NAMES, (LABEL,))
     right = world.collector.shares((LABEL,), "a")
     with Refused(a, TooFewMembers, "2 sites, of at least 3"):
-        a.masked(LABEL, VALUES["a"], {"b": right["b"]})
+        a.masked(LABEL, VALUES["a"], {"b": right["b"]}, ASKED)
     with Refused(a, InvalidMessage, "'e'"):
-        a.masked(LABEL, VALUES["a"], right | {"e": right["b"]})
+        a.masked(LABEL, VALUES["a"], right | {"e": right["b"]}, ASKED)
     with Refused(a, InvalidMessage, "twice"):
-        a.masked(LABEL, VALUES["a"], right | {"a": right["b"]})
+        a.masked(LABEL, VALUES["a"], right | {"a": right["b"]}, ASKED)
     with Refused(a, OutOfOrder, "unknown"):
-        a.masked("other", VALUES["a"], right)
+        a.masked("other", VALUES["a"], right, ASKED)
     part, adverts = advertised()
     part.members["a"].share(adverts[:3])
     with Refused(part.members["a"], OutOfOrder, "not yet shared"):
-        part.members["a"].masked(LABEL, VALUES["a"], right)
+        part.members["a"].masked(LABEL, VALUES["a"], right, ASKED)
 
 
 @pytest.mark.parametrize(
@@ -519,19 +520,59 @@ def test_it_masks_with_at_least_t_members_that_it_shared_with() -> None:
 def test_values_are_a_vector_of_int64(values: Any) -> None:
     world = shared()
     with Refused(world.members["a"], InvalidMessage, "vector of int64"):
-        world.members["a"].masked(LABEL, values, world.collector.shares((LABEL,), "a"))
+        world.members["a"].masked(LABEL, values, world.collector.shares((LABEL,), "a"), ASKED)
 
 
 def test_masked_values_are_the_same_whatever_is_asked_later() -> None:
     """Two vectors behind the same masks would tell their difference."""
     world = shared()
     a, shares = world.members["a"], world.collector.shares((LABEL,), "a")
-    first = a.masked(LABEL, VALUES["a"], {name: shares[name] for name in ("b", "c")})
+    first = a.masked(LABEL, VALUES["a"], {name: shares[name] for name in ("b", "c")}, ASKED)
     before = a.to_bytes()
     for values, shown in ((VALUES["b"], shares), (VALUES["a"], shares), (VALUES["a"][:1], {})):
-        np.testing.assert_array_equal(a.masked(LABEL, values, shown), first)
+        np.testing.assert_array_equal(a.masked(LABEL, values, shown, ASKED), first)
     assert a.to_bytes() == before
     assert not first.flags.writeable
+
+
+@pytest.mark.parametrize("asked", ["", None, 5])
+def test_a_sum_without_a_question_is_refused(asked: Any) -> None:
+    world = shared()
+    a, collector, labels = world.members["a"], world.collector, (LABEL,)
+    shares, group = collector.shares(labels, "a"), collector._group
+    with Refused(a, InvalidMessage, f"asked for is {asked!r}"):
+        a.masked(LABEL, VALUES["a"], shares, asked)
+    for derive in (
+        lambda: group.pair_mask(bytes(32), LABEL, "a", "b", 3, asked),
+        lambda: group.survivors_text(LABEL, NAMES, asked),
+        lambda: collector.add_masked(LABEL, "a", VALUES["a"], 3, asked),
+        lambda: collector.restore(LABEL, NAMES, VALUES["a"], asked),
+    ):
+        with pytest.raises(InvalidMessage, match=f"asked for is {asked!r}"):
+            derive()
+    world.masked(NAMES, LABEL, labels, VALUES)
+    world.confirm(NAMES, LABEL)
+    world.unmask(NAMES, LABEL)
+    assert collector.total(LABEL).values.tolist() == slow_sum(VALUES, NAMES)
+
+
+def test_sites_with_different_questions_are_not_in_one_sum() -> None:
+    """Their masks do not cancel, and neither takes the other's signature; a server that follows the rules says so."""
+    world, other = shared(), hashlib.sha256(b"another question").hexdigest()
+    group, collector = world.collector._group, world.collector
+    mask = group.pair_mask(bytes(32), LABEL, "a", "b", 3, ASKED)
+    assert (mask + group.pair_mask(bytes(32), LABEL, "b", "a", 3, ASKED)).tolist() == [0, 0, 0]
+    assert (mask + group.pair_mask(bytes(32), LABEL, "b", "a", 3, other)).all()
+    world.masked("abc", LABEL, (LABEL,), VALUES)
+    d = world.members["d"]
+    values = d.masked(LABEL, VALUES["d"], collector.shares((LABEL,), "d"), other)
+    with pytest.raises(InvalidMessage, match=f"values of 'd' answer {other}, those before them {ASKED}"):
+        collector.add_masked(LABEL, "d", values, 3, other)
+    signatures = {name: world.members[name].confirm(LABEL, NAMES) for name in NAMES}
+    with Refused(world.members["a"], NotAuthentic, "'d'"):
+        world.members["a"].unmask(LABEL, {name: signatures[name] for name in "abd"})
+    with Refused(d, NotAuthentic, "'a'"):
+        d.unmask(LABEL, {name: signatures[name] for name in "abd"})
 
 
 def test_one_list_of_survivors_is_signed_and_only_a_right_one() -> None:
@@ -539,7 +580,7 @@ def test_one_list_of_survivors_is_signed_and_only_a_right_one() -> None:
     a, shares = world.members["a"], world.collector.shares((LABEL,), "a")
     with Refused(a, OutOfOrder, "masked"):
         a.confirm(LABEL, NAMES)
-    a.masked(LABEL, VALUES["a"], {name: shares[name] for name in ("b", "c")})
+    a.masked(LABEL, VALUES["a"], {name: shares[name] for name in ("b", "c")}, ASKED)
     for wrong, kind in (
         (("a", "b"), TooFewMembers),
         (("b", "c"), TooFewMembers),
@@ -580,7 +621,10 @@ def test_shares_are_given_for_t_signatures_of_the_same_list() -> None:
         (own | {"c": sign_list(world, "c", three, label="other")}, NotAuthentic),
         (own | {"c": sign_list(world, "c", three, context="another contract")}, NotAuthentic),
         (own | {"c": world.members["c"].advertise((LABEL, "other")).signature}, NotAuthentic),
-        (own | {"c": Identity(bytes(32)).sign(world.collector._group.survivors_text(LABEL, three))}, NotAuthentic),
+        (
+            own | {"c": Identity(bytes(32)).sign(world.collector._group.survivors_text(LABEL, three, ASKED))},
+            NotAuthentic,
+        ),
         (own | {"c": ""}, InvalidMessage),
         (own | {"c": None}, InvalidMessage),
         (own | {"d": sign_list(world, "d", three)}, InvalidMessage),  # not on the list itself
@@ -596,7 +640,7 @@ def test_shares_are_given_for_t_signatures_of_the_same_list() -> None:
 
 def sign_list(world: World, name: str, survivors: Collection[str], label: str = LABEL, context: str = CONTEXT) -> str:
     group = replace(world.collector._group, context=context)
-    return world.identities[name].sign(group.survivors_text(label, sorted(survivors)))
+    return world.identities[name].sign(group.survivors_text(label, sorted(survivors), ASKED))
 
 
 def test_one_of_the_two_secrets_of_a_site_is_opened_and_never_both() -> None:
@@ -659,7 +703,9 @@ def test_a_server_that_shows_different_sites_different_peers_gets_no_part_of_the
         seen = {}
         for name, peers in zip(honest, routes, strict=True):
             shares = start.collector.shares(labels, name)
-            seen[name] = masked_world.members[name].masked(LABEL, VALUES[name], {peer: shares[peer] for peer in peers})
+            seen[name] = masked_world.members[name].masked(
+                LABEL, VALUES[name], {peer: shares[peer] for peer in peers}, ASKED
+            )
         for survivors in (names for size in (3, 4) for names in combinations(NAMES, size)):
             world = masked_world.copy()
             signatures = {"d": sign_list(world, "d", survivors)} if "d" in survivors else {}
@@ -677,7 +723,7 @@ def test_a_server_that_shows_different_sites_different_peers_gets_no_part_of_the
                 rest = seen[name].view(np.uint64) - group.self_mask(seeds[name][0], LABEL, name, 3)
                 key = group.mask_key(seeds[name][1], LABEL, name)
                 for peer in known & set(peers):
-                    rest = rest - group.pair_mask(both.exchange(key, public[peer], "peer"), LABEL, name, peer, 3)
+                    rest = rest - group.pair_mask(both.exchange(key, public[peer], "peer"), LABEL, name, peer, 3, ASKED)
                 left[name] = rest.view(np.int64)
             for size in range(1, len(left) + 1):
                 for some in combinations(left, size):
@@ -692,18 +738,18 @@ def test_a_closed_label_is_refused_at_every_stage_and_the_rest_of_its_batch_goes
     labels = (LABEL, "other")
     world = shared(labels=labels)
     a, shares = world.members["a"], world.collector.shares(labels, "a")
-    a.masked(LABEL, VALUES["a"], shares)
+    a.masked(LABEL, VALUES["a"], shares, ASKED)
     a.confirm(LABEL, NAMES)
     a.close(LABEL)
     a.close(LABEL)
     for ask in (
-        lambda: a.masked(LABEL, VALUES["a"], shares),
+        lambda: a.masked(LABEL, VALUES["a"], shares, ASKED),
         lambda: a.confirm(LABEL, NAMES),
         lambda: a.unmask(LABEL, {}),
     ):
         with Refused(a, OutOfOrder, "closed"):
             ask()
-    assert a.masked("other", VALUES["a"], shares).shape == (3,)
+    assert a.masked("other", VALUES["a"], shares, ASKED).shape == (3,)
     early, adverts = advertised(labels=labels)
     early.members["a"].close("other")
     with Refused(early.members["a"], OutOfOrder, "closed"):
@@ -775,19 +821,19 @@ def test_the_collector_refuses_what_does_not_fit_and_takes_the_first_of_a_site()
     with pytest.raises(TooFewMembers, match="masked: 2 sites"):
         collector.shares(labels, "a")
     with pytest.raises(OutOfOrder):
-        collector.add_masked(LABEL, "a", VALUES["a"], 3)
+        collector.add_masked(LABEL, "a", VALUES["a"], 3, ASKED)
     collector.add_shares("c", made["c"])
     assert collector.route(labels) == ("a", "b", "c")
     with pytest.raises(OutOfOrder, match="'d'"):
         collector.shares(labels, "d")
     for wrong in (VALUES["a"][:2], VALUES["a"].astype(float), VALUES["a"][None], [1, 2, 3]):
         with pytest.raises(InvalidMessage, match="masked values of 'a'"):
-            collector.add_masked(LABEL, "a", wrong, 3)
+            collector.add_masked(LABEL, "a", wrong, 3, ASKED)
     with pytest.raises(OutOfOrder, match="no masked values"):
         collector.masked_sum(LABEL)
     world.masked("ab", LABEL, labels, VALUES)
     with pytest.raises(InvalidMessage, match="values of 'c' are not 1 "):
-        collector.add_masked(LABEL, "c", np.ones(1, dtype=np.int64), 1)
+        collector.add_masked(LABEL, "c", np.ones(1, dtype=np.int64), 1, ASKED)
     world.masked("ab", LABEL, labels, VALUES)
     with pytest.raises(TooFewMembers, match="confirm: 2 sites"):
         collector.survivors(LABEL)
@@ -819,7 +865,7 @@ def test_the_collector_refuses_what_does_not_fit_and_takes_the_first_of_a_site()
 def test_a_collector_that_lost_its_memory_goes_on_from_the_list_that_went_out() -> None:
     """It feeds adverts and shares again; the list and the masked sum it kept. Another list would be refused."""
     world = masked("abc")
-    kept = world.collector.survivors(LABEL), world.collector.masked_sum(LABEL).copy()
+    kept = world.collector.survivors(LABEL), world.collector.masked_sum(LABEL).copy(), ASKED
     world.confirm("a", LABEL)
     old, world.collector = world.collector, Collector(world.collector._group.roster, 3, CONTEXT)
     world.collector.begin((LABEL,))
@@ -829,7 +875,7 @@ def test_a_collector_that_lost_its_memory_goes_on_from_the_list_that_went_out() 
         world.collector.restore(LABEL, *kept)
     assert world.collector.route((LABEL,)) == old.route((LABEL,))
     with pytest.raises(TooFewMembers):
-        world.collector.restore(LABEL, kept[0][:2], kept[1])
+        world.collector.restore(LABEL, kept[0][:2], *kept[1:])
     world.collector.restore(LABEL, *kept)
     for refused in (lambda: world.masked("d", LABEL, (LABEL,), VALUES), lambda: world.collector.restore(LABEL, *kept)):
         with pytest.raises(OutOfOrder):
@@ -925,14 +971,14 @@ def left_of(world: World, label: str, name: str, labels: tuple[str, ...], collud
     """What is left of a site's masked values when server and colluders took off all masks that they can open."""
     group, members = world.collector._group, world.members
     survivors = world.collector.survivors(label)
-    rest = members[name].masked(label, np.zeros(1, dtype=np.int64), {}).view(np.uint64)
+    rest = members[name].masked(label, np.zeros(1, dtype=np.int64), {}, ASKED).view(np.uint64)
     public = {peer: members[peer].advertise(labels).keys[labels.index(label)] for peer in members}
     masks, keys = SEEDS[name, label], {peer: SEEDS[peer, label][1] for peer in members}
     rest = rest - group.self_mask(masks[0], label, name, rest.size)
     for peer in members:
         if peer in colluders or peer not in survivors:
             key = group.mask_key(keys[peer], label, peer)
-            rest = rest + group.pair_mask(both.exchange(key, public[name], "peer"), label, peer, name, rest.size)
+            rest = rest + group.pair_mask(both.exchange(key, public[name], "peer"), label, peer, name, rest.size, ASKED)
     return rest.view(np.int64)
 
 
@@ -968,7 +1014,7 @@ def test_a_masked_vector_is_uniform_to_server_and_colluders_and_independent_of_i
     assert uniform_bytes(one - two)  # no mask is used for two labels
     # The masks are the same whatever the values are: what is seen is values plus something uniform that knows nothing.
     np.testing.assert_array_equal(other - one, something["a"] - nothing["a"])
-    assert uniform_bytes(world.members["a"].masked("one", something["a"], {}))
+    assert uniform_bytes(world.members["a"].masked("one", something["a"], {}, ASKED))
 
 
 def test_each_mask_is_another() -> None:
@@ -984,9 +1030,9 @@ def test_each_mask_is_another() -> None:
         found += [group.self_mask(seeds[name][0], label, name, 4) for name in names]
         for one, other in combinations(names, 2):
             key = group.mask_key(seeds[one][1], label, one)
-            mask = group.pair_mask(both.exchange(key, public[other][place], "peer"), label, one, other, 4)
+            mask = group.pair_mask(both.exchange(key, public[other][place], "peer"), label, one, other, 4, ASKED)
             back = group.mask_key(seeds[other][1], label, other)
-            inverse = group.pair_mask(both.exchange(back, public[one][place], "peer"), label, other, one, 4)
+            inverse = group.pair_mask(both.exchange(back, public[one][place], "peer"), label, other, one, 4, ASKED)
             np.testing.assert_array_equal(inverse + mask, 0)
             found += [mask, np.negative(mask)]
     assert len({each.tobytes() for each in found}) == len(found) == 2 * (4 + 2 * 6)
@@ -1037,9 +1083,9 @@ def test_a_member_that_crashes_goes_on_with_the_same_bytes(stage: int) -> None:
         world.collector.add_shares(name, shares)
     routed = {name: world.collector.shares(labels, name) for name in NAMES}
     alive = names[1:]
-    made = ask_all(lambda member: member.masked(LABEL, VALUES[member.name], routed[member.name]), 2, alive)
+    made = ask_all(lambda member: member.masked(LABEL, VALUES[member.name], routed[member.name], ASKED), 2, alive)
     for name, vector in zip(alive, made, strict=True):
-        world.collector.add_masked(LABEL, name, vector, 3)
+        world.collector.add_masked(LABEL, name, vector, 3, ASKED)
     survivors = world.collector.survivors(LABEL)
     for name, signature in zip(alive, ask_all(lambda member: member.confirm(LABEL, survivors), 3, alive), strict=True):
         world.collector.add_signature(LABEL, name, signature)
@@ -1136,12 +1182,12 @@ def test_a_peer_that_comes_with_a_later_label_leaves_no_shares_for_an_earlier_on
     labels = (LABEL, "other")
     world = shared(labels=labels)
     a, shares = world.members["a"], world.collector.shares(labels, "a")
-    first = a.masked(LABEL, VALUES["a"], {name: shares[name] for name in "bc"})
+    first = a.masked(LABEL, VALUES["a"], {name: shares[name] for name in "bc"}, ASKED)
     assert sorted(a._sums[LABEL].shares) == ["a", "b", "c"]
-    a.masked("other", VALUES["a"], {"b": "", "c": "", "d": shares["d"]})  # those of b and c were read already
+    a.masked("other", VALUES["a"], {"b": "", "c": "", "d": shares["d"]}, ASKED)  # those of b and c were read already
     assert sorted(a._sums[LABEL].shares) == ["a", "b", "c"]
     assert sorted(a._sums["other"].shares) == ["a", "b", "c", "d"]
-    np.testing.assert_array_equal(a.masked(LABEL, VALUES["a"], {}), first)
+    np.testing.assert_array_equal(a.masked(LABEL, VALUES["a"], {}, ASKED), first)
 
 
 def test_a_seized_state_opens_no_closed_label() -> None:
@@ -1181,6 +1227,7 @@ def test_a_long_keystream_is_that_of_one_call(size: int) -> None:
 
 VECTOR = {
     "group": "2823f33b0ff14932ac534f6026a5258815ada446a45a1cf144ced453e2d1557c",
+    "asked": "32303716b88fbfeb9506b016968e94ab395ab39e24ea2571d91d971f84e97861",
     "channel": "0837d115950009e67a26e068b97f35cd10cd234331dbeab33c58a8a3db9f1ca3",
     "mask seed": "649d35289163312eae56e2275d8da2fd09b0a1fd01c521636dc88608650c9166",
     "key seed": "643e8e617aadcd43929b9212df6d5933a74d15efd2c072cb03af028554ab80b4",
@@ -1192,10 +1239,10 @@ VECTOR = {
     "share of key seed for b": "688ce779a821bbe44c229efae2a93092b2ca86285cc744b5fc52123f07435755",
     "ciphertext a to b": "1de26d1e925118385a54b11c17f6fe0a",
     "self mask": "21d8fd37ca045af72cfaa2d87928e7afce035edec59ace3a",
-    "pair mask": "28090d73f4e9684d8fd4cb7a24c653e9ba82186098fe4075",
-    "masked": "9459da6a8f743a777dc13dd7a111df8bc2ae6beb8a4a8460",
-    "survivors": "8706b581ae3bed02f480b5558df87effa5cf6533118c9994be3920641191874a"
-    "8e388400e2a8cf1939a1c06e84269ff0c480f07f1bf528efe3e5b3501eba000c",
+    "pair mask": "068e084d411fb6fb92284e82e7c36c640dac72bdb8cb256c",
+    "masked": "161167cc60113a0cc5dda1d3c597604323e7de70153d7c46",
+    "survivors": "c9985b213cb417657579613e1a6b6666b2ef0297bca90e75c556084d4d8e9506"
+    "11046a6449f3ed0a44cef310aa89a3c8681131442b035f0907766f09437b6702",
 }
 
 
@@ -1207,11 +1254,12 @@ def test_vectors() -> None:
     world.advertise(names, labels)
     adverts = {advert.name: advert for advert in world.collector.adverts(labels)}
     a = world.members["a"]
-    found = {"channel": a._batches[labels].channel}
+    asked = hashlib.sha256(b"a question").hexdigest()
+    found = {"channel": a._batches[labels].channel, "asked": asked}
     found["mask seed"], found["key seed"] = a._sums["sum 1"].seeds
     world.share(names, labels)
     ciphertexts = {name: world.collector.shares(labels, name) for name in names}
-    masked = a.masked("sum 1", values, ciphertexts["a"])
+    masked = a.masked("sum 1", values, ciphertexts["a"], ASKED)
     held = a._sums["sum 1"].shares["b"]
     world.masked("ab", "sum 1", labels, {"a": values, "b": values})
     world.confirm("ab", "sum 1")
@@ -1275,7 +1323,7 @@ def test_vectors() -> None:
     pairs = {}
     for peer in ("b", "ü"):
         agreed = mask_keys[0].exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(adverts[peer].keys[0])))
-        pairs[peer] = keystream(hkdf(agreed, said("pair mask", f'"sum 1",["a","{peer}"]')), 3)
+        pairs[peer] = keystream(hkdf(agreed, said("pair mask", f'"sum 1",["a","{peer}"],"{asked}"')), 3)
     found["self mask"] = "".join(f"{word:016x}" for word in own)
     found["pair mask"] = "".join(f"{word:016x}" for word in pairs["b"])
     expected = [sum(words) % 2**64 for words in zip((-1, 2**62, 0), own, pairs["b"], pairs["ü"], strict=True)]
@@ -1285,7 +1333,7 @@ def test_vectors() -> None:
     # The list of survivors, and what b opens of a and ü.
     signatures = world.collector.signatures("sum 1")
     found["survivors"] = signatures["a"]
-    assert identities["a"].sign(said("survivors", '"sum 1",["a","b"]')).hex() == found["survivors"]
+    assert identities["a"].sign(said("survivors", f'"sum 1",["a","b"],"{asked}"')).hex() == found["survivors"]
     opened = world.members["b"].unmask("sum 1", signatures)
     assert opened.masks["a"] == dealt[0]
     assert set(opened.masks) == {"a", "b"}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from accounting.rounding import rounded_down, rounded_up
 from accounting.sharing import Sharing
+from accounting.trust_wording import adversary, trusted
 
 if TYPE_CHECKING:
     from accounting.statement import AllRuns, Statement
@@ -15,17 +16,6 @@ if TYPE_CHECKING:
 STAND_IN = "records (public stand-in)"  # a public fact where the number of records is private
 VECTORS = "vectors from a file"  # a public fact: features that were computed elsewhere
 SEEDED = "seeded"  # the one noise source that can be taken off again
-TRUST = {
-    "local": "each client adds all the noise itself, and nobody is trusted",
-    "aggregate": "only sums over clients are seen, which share the noise",
-    "central": "the server is trusted to see exact uploads and to add the noise",
-}
-# Against whom ε holds, and what that adversary sees. A run has the adversary of the most trust that it needs.
-_SEES = {
-    "central": ("against whoever sees what a trusted server publishes", "what the server publishes"),
-    "aggregate": ("against a server that sees sums over clients{}", "the sums over clients{}"),
-    "local": ("against whoever sees the uploads", "all uploads"),
-}
 _UNIT = {
     "record": ("one record was", "all other records"),
     "person": ("the records of one person were", "all records of other persons"),
@@ -170,69 +160,16 @@ def short(*, simulation: bool, one_machine: bool) -> str:
 
 
 def _sees(statement: Statement) -> tuple[str, str]:
-    against, seen = _SEES[next((name for name in _SEES if name in statement.trusts), "local")]
-    colluders = min((0 if each is None else each.colluders for each in _sharings(statement)), default=0)
-    together = f" and any {colluders} of them together" if colluders else ""
-    against = against.format(together if colluders != 1 else " and any one of them")
-    known = " and what one of them knows" if colluders == 1 else f" and what {colluders} of them know"
-    seen = seen.format(known if colluders else "")
-    mixed = len(statement.trusts) > 1 and "local" in statement.trusts
-    more = " and uploads that carry all of their noise" if mixed else ""
-    return against + more, seen + more
+    return adversary(statement.trusts, _sharings(statement))
 
 
 def _trust(statement: Statement) -> list[str]:
-    if not statement.trusts:
-        return ["Everybody who sees the uploads is trusted."]
-    sentences = [f"Trust {name}: {TRUST[name]}." for name in statement.trusts]
-    if statement.one_machine:
-        sentences.append(
-            "One process held the records of all sites, so that trust between them was neither needed nor tested."
-        )
-    if "aggregate" in statement.trusts:
-        sentences += _of_sums(statement)
-    return sentences
+    return trusted(statement.trusts, _sharings(statement), one_machine=statement.one_machine)
 
 
 def _sharings(statement: Statement) -> list[Sharing | None]:
     """Return how the noise of sums is shared; None of those that do not say so. One run has one way."""
     return list(dict.fromkeys(each for line in statement.lines for each in line.sharings))
-
-
-def _of_sums(statement: Statement) -> list[str]:
-    """What is said of sums: how they were formed, who may drop out or collude, and what that costs."""
-    if statement.one_machine:
-        formed = "Sums were formed in the clear, on one machine."
-    else:
-        formed = (
-            "Sums were formed by a secure sum among the sites (Bonawitz et al. 2017): the server sees masked uploads. "
-            "It does not hide who took part, and does not bound what a site adds."
-        )
-    ways = _sharings(statement)
-    dropping = [] if ways == [None] else ["That a site drops out must not depend on one record."]
-    least = min(0 if each is None else each.colluders for each in ways)
-    together = [f"ε, of all of them, holds {_against(least)}."] if len(ways) > 1 else []
-    said = [_shared_by(each, clear=statement.one_machine, alone=len(ways) == 1) for each in ways]
-    return [formed, *said, *together, *dropping]
-
-
-def _against(colluders: int) -> str:
-    if not colluders:
-        return "against the server alone: a site that works with it takes its own noise off"
-    sites = "any one site" if colluders == 1 else f"any {colluders} sites"
-    return f"against the server and {sites} together with it"
-
-
-def _shared_by(sharing: Sharing | None, *, clear: bool, alone: bool) -> str:
-    """What one way to share noise means; `alone`, it is that of all sums."""
-    holds = "ε holds" if alone else "Its noise is enough"
-    if sharing is None:
-        return f"A sum of all sites has the noise that ε needs. {holds} {_against(0)}."
-    P, t = sharing.parties, sharing.threshold
-    where = "Between processes, a" if clear else "A"
-    opened = f"{where} sum is opened only if at least {t} of {P} sites are in it."
-    price = f"For that, a sum of all {P} has {sharing.factor:.3g} times the noise that ε needs."
-    return " ".join([opened, f"{holds} {_against(sharing.colluders)}.", *([price] if sharing.factor > 1 else [])])
 
 
 def _adversary(statement: Statement) -> str | None:

@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal
 
 from accounting.rounding import rounded_down, rounded_up
-from accounting.wording import TRUST
+from accounting.trust_wording import TRUST
 
 if TYPE_CHECKING:
     from jinja2 import Environment

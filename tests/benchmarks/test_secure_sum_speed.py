@@ -18,7 +18,8 @@ from dpfedvis.server import Program, ProgramSettings
 
 pytestmark = pytest.mark.benchmarks
 
-SITES, RECORDS, FEATURES, LANDMARKS, ROUNDS = 10, 4000, 16, 893, 6  # 893 × 17 integers
+SITES, RECORDS, FEATURES, LANDMARKS, ROUNDS = 10, 4000, 16, 893, 10  # 893 × 17 integers
+TURNS = 8
 
 
 def seconds(secure: bool) -> float:
@@ -37,9 +38,11 @@ def seconds(secure: bool) -> float:
 
 
 def test_a_sum_is_a_small_part_of_its_round():
-    plain, secure = seconds(False), seconds(True)
-    print(f"plain {plain:.3f} s, secure {secure:.3f} s: {secure / plain - 1:.1%} of the round")
-    assert secure < 1.4 * plain
+    """The project promises less than 15 % on a quiet machine; the rest of the room is for noise."""
+    seconds(True)  # cold caches, imports and threads of BLAS are in the first run
+    plain, secure = (min(times) for times in zip(*((seconds(False), seconds(True)) for _ in range(TURNS)), strict=True))
+    print(f"plain {plain:.3f} s, secure {secure:.3f} s: the sum adds {secure / plain - 1:.1%} to the round")
+    assert secure < 1.25 * plain
 
 
 def test_masking_is_fast_beside_drawing_the_noise():

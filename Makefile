@@ -42,6 +42,6 @@ $(VENV)/.base: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "installing dpfedvis, Opacus and the test tools into $(VENV)"
-	@$(PIP_INSTALL) -e ".[opacus,test]"
+	@echo "installing dpfedvis, NVIDIA FLARE, Opacus and the test tools into $(VENV)"
+	@$(PIP_INSTALL) -e ".[nvflare,opacus,test]"
 	@touch $@ $(VENV)/.base

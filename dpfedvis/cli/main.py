@@ -15,7 +15,22 @@ from zipfile import ZipFile
 
 import dpfedvis
 from accounting.errors import AccountingError
-from dpfedvis.cli import attack, audit, bounds, calibrate, data, demo, report, reproduce, run, statement, sweep
+from dpfedvis.cli import (
+    attack,
+    audit,
+    bounds,
+    calibrate,
+    data,
+    demo,
+    federation,
+    report,
+    reproduce,
+    run,
+    server,
+    site,
+    statement,
+    sweep,
+)
 from dpfedvis.cli.common import (
     refuse_bad_outputs,
     refuse_closed_output,
@@ -27,7 +42,10 @@ from dpfedvis.cli.common import (
 from dpfedvis.cli.settings_flags import LateParser
 from dpfedvis.errors import DpfedvisError
 
-_COMMANDS = (run, statement, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo)
+_COMMANDS = (
+    *(run, statement, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo),
+    *(federation, site, server),
+)
 
 _EPILOG = """\
 examples:

@@ -21,7 +21,7 @@ class PublicFacts:
         Bound on the norm of a record, where there is a sharper one than `bounds` gives.
     class_names : tuple of str
         Names of the labels 0, 1, …; empty if a label is its own name.
-    origin : {"memory", "built-in", "file"}
+    origin : {"memory", "built-in", "file", "federation"}
     dealt : str, optional
         The partition, if rows of one table were dealt by their numbers: one row more then moves others.
     by_label : bool

@@ -12,7 +12,7 @@ from dpfedvis.data.checks import Missing, read_only
 from dpfedvis.data.errors import InvalidData
 from dpfedvis.data.schema import Schema
 
-Origin: TypeAlias = Literal["memory", "built-in", "file"]
+Origin: TypeAlias = Literal["memory", "built-in", "file", "federation"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,9 @@ class Dataset:
     missing : {"refuse", "client-mean", "public-value"}
     licence : str
         As far as known.
-    origin : {"memory", "built-in", "file"}
-        Whether it is of the catalogue, or from a file of the user's.
+    origin : {"memory", "built-in", "file", "federation"}
+        Whether it is of the catalogue, from a file of the user's, or at sites that this process knows by name only: it
+        then has no records.
     files : tuple of Path
         The files that it was read from.
     clients : tuple of str

@@ -23,7 +23,7 @@ from dpfedvis.estimators.given_data import federated, new_records, public_facts
 from dpfedvis.estimators.known_tables import CLUSTERS, FEDDL, OF_ESTIMATOR, PRIVATE_MAP
 from dpfedvis.estimators.settings import LANDMARKS, EstimatorSettings, draws
 from dpfedvis.estimators.simulation import simulated, started
-from dpfedvis.links import InProcess, Processes
+from dpfedvis.links import InProcess, Link, NVFlare
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.layouts import Progress
 from dpfedvis.protocol.contract import Contract, Member
@@ -37,7 +37,7 @@ from dpfedvis.server.program import RowKind
 from dpfedvis.server.session import Session
 from dpfedvis.site import SiteLedger
 
-_OF_THIS_PROCESS = ("_watched", "_checkpoint", "_progress", "_site_ledger", "_run", "_processes")
+_OF_THIS_PROCESS = ("_watched", "_checkpoint", "_progress", "_site_ledger", "_run", "_processes", "_real")
 _WAYS_OUT = (
     "Ways out: release='noisy', which adds calibrated noise to every row; mechanism='input', which perturbs the "
     "records themselves, so that everything after is post-processing; release='none', where each client places its "
@@ -76,6 +76,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     _site_ledger: SiteLedger | Mapping[str, SiteLedger] | None = None
     _run: str | None = None
     _processes: Path | None = None
+    _real: NVFlare | None = None
+    _receipts: tuple[str, ...] = ()
+    _data_facts: dict[str, Any]
     _remarks: tuple[str, ...] = ()
 
     def watch(
@@ -89,6 +92,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         site_ledger: SiteLedger | Mapping[str, SiteLedger] | None = None,
         run: str | None = None,
         processes: str | Path | None = None,
+        link: NVFlare | None = None,
     ) -> Self:
         """Let others look on when this estimator fits; a clone of it has nobody who does.
 
@@ -114,10 +118,12 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             Name of the run in that ledger; by default a new one.
         processes : path-like, optional
             Make each site a process of its own, with its files in this folder. Places of records then stay there.
+        link : NVFlare, optional
+            Real sites; the data that are fitted to then have their names and schema, and no records.
         """
         self._checkpoint, self._progress = None if checkpoint is None else Path(checkpoint), progress
         self._site_ledger, self._run = site_ledger, run
-        self._processes = None if processes is None else Path(processes)
+        self._processes, self._real = None if processes is None else Path(processes), link
         self._watched = {"witness": witness, "callbacks": tuple(callbacks), "ledger": ledger}
         return self
 
@@ -254,7 +260,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             )
         )
 
-    def _carry_out(self, fed: FederatedData, program: Program) -> tuple[Published, InProcess | Processes]:
+    def _carry_out(self, fed: FederatedData, program: Program) -> tuple[Published, Link]:
         """Run a program on sites made of these data; keep what it published."""
         self._claim(fed)
         checkpoint = self._checkpoint
@@ -266,11 +272,16 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         finally:
             link.close()
         self._keep(fed, published.feddl)
+        if self._real is not None:
+            self._receipts = tuple(sorted(receipt.site for receipt in published.receipts))
+            self._data_facts["records"] = round(sum(each.denominator for each in published.contract.members))
         self._remarks, self.landmarks_ = published.remarks, published.landmarks
         return published, link
 
-    def _link(self, fed: FederatedData, noise: str) -> InProcess | Processes:
-        """Return the link to sites made of these data."""
+    def _link(self, fed: FederatedData, noise: str) -> Link:
+        """Return the link to real sites, or to sites made of these data."""
+        if self._real is not None:
+            return self._real
         common: dict[str, Any] = {
             "budget": self.settings_.budget,
             "noise": noise,
@@ -348,7 +359,13 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     def statement_(self) -> Statement:
         """What may be said about privacy, as things stand in the ledger now."""
         simulation = self.settings_.noise == "seeded"
-        return state(self.ledger_, facts=self._facts(), remarks=self._remarks, simulation=simulation)
+        return state(
+            self.ledger_,
+            facts=self._facts(),
+            remarks=self._remarks,
+            simulation=simulation,
+            one_machine=not self._receipts,
+        )
 
     def _facts(self) -> dict[str, Any]:
         """Public facts of the run that are not in the ledger."""
@@ -360,6 +377,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             "clients": len(self._clients),
             "ledger": "the server's mirror of the sites' ledgers",
             **self._data_facts,
+            **({"receipts": f"signed by sites {', '.join(self._receipts)}"} if self._receipts else {}),
             "landmarks": len(self.landmarks_),
             "rounds": len(result.trace),
             "bandwidth": list(result.public.kernel.gammas),

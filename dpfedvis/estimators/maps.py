@@ -55,7 +55,8 @@ class FederatedMap(FederatedEstimator):
         fed = self._resolve(X, y, groups)
         budget = self.settings_.budget
         # Where their number is private, to refuse it would tell it.
-        if (budget is None or not budget.hides_records) and fed.n_records < LEAST_RECORDS:
+        public = budget is None or not budget.hides_records
+        if public and fed.origin != "federation" and fed.n_records < LEAST_RECORDS:
             raise InvalidParameter("number of records", fed.n_records, f"at least {LEAST_RECORDS} for a map")
         if self.settings_.release == "none":
             return self._fit_private(fed)

@@ -315,10 +315,10 @@ class EstimatorSettings(BaseModel):
         return "k-means" if self.chosen_release == "none" else "mean-embedding"
 
     def chosen_noise(self, fed: FederatedData) -> NoiseName:
-        """The noise that was given, or else real noise for records from a file of the user's."""
+        """The noise that was given, or else real noise for records of the user's: in a file, or at real sites."""
         if self.noise is not None:
             return self.noise
-        return "discrete" if fed.origin == "file" else "seeded"
+        return "discrete" if fed.origin in ("file", "federation") else "seeded"
 
     def resolved(self, fed: FederatedData) -> Self:
         """Return the settings with all open choices made; they rest on public facts of `fed` alone.
@@ -362,7 +362,7 @@ class EstimatorSettings(BaseModel):
     def public_units(self, fed: FederatedData) -> int | None:
         """Public number of records or persons, or what stands in for it; None where there is none."""
         budget = self.budget
-        if budget is None or budget.unit == "client":
+        if budget is None or budget.unit == "client" or fed.origin == "federation":
             return None
         if budget.hides_records:
             records = self.feddl.get("public_records")

@@ -39,10 +39,15 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically; it is on disk when this returns."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file atomically; it is on disk when this returns."""
     temporary = path.with_name(path.name + ".tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with temporary.open("wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -26,8 +26,9 @@ from dpfedvis.protocol.views import RAW, View, ViewName
 PLACEMENTS = ("anchored", "diffused", "weights", "transform")
 
 # Codes of a refusal.
-MALFORMED, NOT_AGREED, POLICY, BUDGET, NOT_PLANNED, ANSWERED, STORAGE, BUSY, RESTORED, FAILED = (
+MALFORMED, NOT_AGREED, POLICY, BUDGET, NOT_PLANNED, ANSWERED, STORAGE, BUSY, RESTORED, FAILED, APPROVAL = (
     "malformed", "not-agreed", "policy", "budget", "not-planned", "answered", "storage", "busy", "restored", "failed",
+    "approval",
 )  # fmt: skip
 
 

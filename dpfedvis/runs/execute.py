@@ -32,6 +32,7 @@ from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.numerics.files import write_text
 from dpfedvis.numerics.layouts import Progress
 from dpfedvis.runs.account import Account
+from dpfedvis.runs.federation import link_of
 from dpfedvis.runs.folder import (
     CONFIG,
     FolderTaken,
@@ -293,6 +294,7 @@ def _fit(
             progress=progress,
             site_ledger=None if own is None else own.for_sites,
             run=order.facts["run"],
+            link=link_of(config, callbacks),
         )
         try:
             estimator.fit(order.fed)

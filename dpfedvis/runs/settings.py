@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpfedvis.estimators.base import FederatedEstimator
 
 Sample = Literal["first", "random"]
+LinkName = Literal["in-process", "nvflare"]
 
 
 class UnreadableConfig(DpfedvisError):
@@ -72,6 +73,11 @@ class RunConfig(EstimatorSettings):
         ..., _data, "name of a data set (see dpfedvis data list), or files, a client each", "data"
     )
     schema_file: str | None = told(None, _file, "public schema of the columns of files, in TOML", "data")
+    link: LinkName = told(
+        "in-process", among(get_args(LinkName)), "where sites are: in-process, or nvflare for real ones", "data"
+    )
+    kit: str | None = told(None, _file, "with --link nvflare, the kit of the federation's admin", "data")
+    patience: float = told(20.0, checks.positive, "seconds without a word after which a real site is away", "data")
     records: int | None = told(None, checks.count, "take so many records only", "data")
     sample: Sample = told("first", among(get_args(Sample)), "records to take: first, or random by the seed", "data")
     label_column: str | None = told(None, _text, "label column (key, in an NPZ file) of a file", "data")
@@ -115,6 +121,10 @@ class RunConfig(EstimatorSettings):
         """Return the settings under their names; the rest has its defaults."""
         if "tables" in values:  # the model's own
             raise UnknownSetting("tables", known_tables())
+        if values.get("link", "in-process") == "nvflare":
+            values = _of_federation(values)
+        elif values.get("kit") is not None:
+            raise InvalidParameter("kit", values["kit"], "left out without --link nvflare")
         if values.get("data") is None:
             raise InvalidParameter("data", None, "given: the name of a data set, or a file")
         return cls(**values)
@@ -154,7 +164,11 @@ class RunConfig(EstimatorSettings):
         return {name: table for name, table in found.items() if table}
 
     def dataset(self) -> Dataset:
-        """Load the data."""
+        """Load the data; of real sites, what is public of them."""
+        if self.link == "nvflare":
+            from dpfedvis.runs.federation import dataset_of
+
+            return dataset_of(str(self.kit))
         if self.sample == "first":
             return self._load(self.records)
         whole = self._load(None)
@@ -234,7 +248,7 @@ class RunConfig(EstimatorSettings):
 
     def noise_for(self, dataset: Dataset) -> str:
         """The noise that was given, or else real noise for a file of the user's."""
-        return self.noise or ("discrete" if dataset.origin == "file" else "seeded")
+        return self.noise or ("discrete" if dataset.origin in ("file", "federation") else "seeded")
 
     def resolved(self, fed: FederatedData) -> Self:
         """Return the settings with all open choices made; they rest on public facts of `fed` alone."""
@@ -271,6 +285,22 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
             value = {**known, **(value if isinstance(value, Mapping) else {name: value})}
         found[name] = value
     return found
+
+
+def _of_federation(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a run between real sites: data and features are those of the kit."""
+    from dpfedvis.runs.federation import facts_of
+
+    if values.get("kit") is None:
+        raise InvalidParameter("kit", None, "given with --link nvflare: the folder of the federation's admin")
+    own = facts_of(str(values["kit"]))
+    for name in ("schema", "schema_file", "label_column", "client_column", "records", "clients", "partition"):
+        if values.get(name) is not None and values.get("data") is None:
+            raise InvalidParameter(name, values[name], "left out with --link nvflare: each site has its own records")
+    for name, value in own.items():
+        if values.get(name) not in (None, value):
+            raise InvalidParameter(name, values[name], f"left out with --link nvflare, where it is {value}")
+    return {**values, **own}
 
 
 def bare_defaults() -> dict[str, Any]:

@@ -16,6 +16,7 @@ from dpfedvis.protocol.messages import BUDGET, NOT_AGREED, POLICY, Describe, Des
 from dpfedvis.protocol.signatures import Identity, verify
 from dpfedvis.protocol.wire import label_of
 from dpfedvis.site.anchors import Anchors
+from dpfedvis.site.approval import check_approved
 from dpfedvis.site.computation import Computation
 from dpfedvis.site.ledger import SiteLedger
 from dpfedvis.site.outbox import OUTBOX, Outbox
@@ -91,6 +92,8 @@ class Agreement:
         """Return a run under a contract, or refuse the contract."""
         self._check(contract)
         label = label_of(contract)
+        if self._policy.approve == "each run":
+            check_approved(self._folder, contract, label)
         account = self._ledger.begin(contract.run, self._name, contract.budget, label)
         self._anchors.keep()
         folder = None if self._folder is None else self._folder / OUTBOX / label[:16]

@@ -20,8 +20,8 @@ from dpfedvis.site.policy import Policy
 from dpfedvis.site.site import Site
 from dpfedvis.site.views import Labels, checked_records
 
-_NAME, _RECORDS, _POLICY = "site.json", "records.npz", "policy.toml"
-KEY, _LEDGER = "identity.key", "ledger.sqlite"
+_NAME, _RECORDS = "site.json", "records.npz"
+KEY, LEDGER, POLICY = "identity.key", "ledger.sqlite", "policy.toml"
 
 
 def write_site(
@@ -48,13 +48,29 @@ def write_site(
         raise InvalidParameter("folder", str(folder), "a new one: this is that of a site, with its ledger")
     checked_records(name, records, labels)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    arrays, own = _arrays(records, labels, persons, compared), policy or Policy()
-    write_arrays(folder / _RECORDS, arrays)
-    write_text(folder / _POLICY, own.to_toml())
+    own = policy or Policy()
+    write_text(folder / POLICY, own.to_toml())
     Identity.kept(folder / KEY)
-    SiteLedger.make(folder / _LEDGER)
+    SiteLedger.make(folder / LEDGER)
     # Last: what was begun and not finished is no site.
-    about = {"name": name, "preparation": preparation, "holds": _digest(name, preparation, own, arrays)}
+    write_records(folder, name, records, labels, own, persons=persons, compared=compared, preparation=preparation)
+
+
+def write_records(
+    folder: Path,
+    name: str,
+    records: Array,
+    labels: Labels | None,
+    policy: Policy,
+    *,
+    persons: Labels | None = None,
+    compared: Array | None = None,
+    preparation: str = "",
+) -> None:
+    """Write the records of a site that has a policy, a key and a ledger, in the place of earlier ones."""
+    arrays = _arrays(records, labels, persons, compared)
+    write_arrays(folder / _RECORDS, arrays)
+    about = {"name": name, "preparation": preparation, "holds": _digest(name, preparation, policy, arrays)}
     write_text(folder / _NAME, json.dumps(about) + "\n")
 
 
@@ -84,9 +100,9 @@ def open_site(folder: str | Path, wait: float = 0.0) -> Site:
     folder = Path(folder)
     about = _about(folder)
     stored = read_arrays(folder / _RECORDS)
-    policy = Policy.read(folder / _POLICY)
+    policy = Policy.read(folder / POLICY)
     limit = None if policy.lifetime_epsilon is None else (policy.lifetime_epsilon, policy.lifetime_delta)
-    for needed in (KEY, _LEDGER):
+    for needed in (KEY, LEDGER):
         if not (folder / needed).is_file():
             # A new one would have no memory of what was released.
             raise LedgerError(f"{folder / needed} is missing; put it back from a copy")
@@ -98,7 +114,7 @@ def open_site(folder: str | Path, wait: float = 0.0) -> Site:
         compared=stored.get("compared"),
         preparation=about["preparation"],
         policy=policy,
-        ledger=SiteLedger(folder / _LEDGER, limit=limit, wait=wait, create=False),
+        ledger=SiteLedger(folder / LEDGER, limit=limit, wait=wait, create=False),
         identity=Identity.kept(folder / KEY),
         folder=folder,
     )

@@ -21,6 +21,7 @@ from dpfedvis.protocol.contract import Contract
 from dpfedvis.protocol.messages import NOT_AGREED, POLICY
 from dpfedvis.protocol.noise import NOISE_SOURCES
 
+APPROVALS = ("never", "each run")
 _ANY = "any"  # in a file: no limit
 _OPEN = ("epsilon", "unit", "mechanisms", "releases", "lifetime_epsilon")  # settings that may be None
 
@@ -70,6 +71,8 @@ class Policy:
         Most rounds of one run.
     lifetime_epsilon, lifetime_delta : float, optional
         Budget of all runs together.
+    approve : {"never", "each run"}
+        Whether a contract waits for the owner of the records (`dpfedvis.site.approval`).
     receipts : {"signed", "unsigned"}
         Whether each receipt is signed. Unsigned is for simulations: a site then signs once a run, and sums need no
         members and no threshold.
@@ -91,6 +94,7 @@ class Policy:
     rounds: int = 1000
     lifetime_epsilon: float | None = None
     lifetime_delta: float = 1e-5
+    approve: str = "never"
     receipts: str = "signed"
 
     def __post_init__(self) -> None:
@@ -114,6 +118,7 @@ class Policy:
         checks.at_least("least_colluders", self.least_colluders, 0)
         checks.at_least("colluders", self.colluders, self.least_colluders)
         checks.count("rounds", self.rounds)
+        checks.one_of("approve", self.approve, APPROVALS)
         checks.one_of("receipts", self.receipts, ("signed", "unsigned"))
         if not isinstance(self.unprotected, bool):
             raise InvalidParameter("unprotected", self.unprotected, "true or false")

@@ -17,7 +17,7 @@ import numpy as np
 from accounting import BudgetExceeded, CannotAccount, UnprotectedReleaseError, checks
 from accounting.errors import InvalidParameter, LedgerError
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.numerics.files import FileDamaged, write_arrays
+from dpfedvis.numerics.files import FileDamaged, write_arrays, write_bytes
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.ask import Reply, Request
@@ -63,7 +63,7 @@ from dpfedvis.site.sum_answers import SUM_ANSWERS, hash_of
 from dpfedvis.site.views import Labels, check_map, check_view, checked_records, view_of
 
 _log = logging.getLogger(__name__)
-PLACES = "placed.npz"
+PLACES, PUBLISHED = "placed.npz", "published_map.bin"
 _OTHER = "this run has released under another contract"
 
 
@@ -297,6 +297,8 @@ class Site:
         try:
             run.placed = place(request, self._records, self._compared) if len(self._records) else np.empty((0, 2))
             if self._folder is not None:
+                # With it, new records can be placed later.
+                write_bytes(self._folder / PUBLISHED, wire.encode(request))
                 write_arrays(self._folder / PLACES, {"places": run.placed})
         except Exception:
             _log.warning("%s could not place its records", self.name, exc_info=True)

@@ -23,7 +23,7 @@ from dpfedvis.estimators.maps import FedMap
 from dpfedvis.estimators.tsne import FedTSNE
 from dpfedvis.estimators.umap import FedUMAP
 from dpfedvis.experiments.sweeps.cache import Arrays, as_bytes, as_text, shared
-from dpfedvis.links import InProcess, Processes
+from dpfedvis.links import Link
 from dpfedvis.mechanisms import BaseMechanism, Message, PreparedRecords, Update
 from dpfedvis.mechanisms.base import Protection
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -66,7 +66,7 @@ class _Sharing(FederatedEstimator):
     folder: Path
     address: str
 
-    def _carry_out(self, fed: FederatedData, program: Program) -> tuple[Published, InProcess | Processes]:
+    def _carry_out(self, fed: FederatedData, program: Program) -> tuple[Published, Link]:
         kept = shared(self.folder, self.address, lambda: self._learned(fed, program))
         ledger, lines = Ledger(None, None), as_text(kept["events"]).splitlines()
         if lines:

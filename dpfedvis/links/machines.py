@@ -1,0 +1,98 @@
+"""A machine of a federation as a process: the engine's program on a kit, with everything that it starts."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Self
+
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.links.kits import Kit
+from dpfedvis.links.provisioning import keep_storage_at_home
+
+LOG = "engine.log"
+_LEFTOVERS = ("daemon_pid.fl", "pid.fl", "shutdown.fl", "restart.fl")  # of a kill; they would block a start
+
+
+class MachineRunning(DpfedvisError):
+    """Another process runs this kit."""
+
+
+class Machine:
+    """The engine's program on a kit. It and its jobs are one group of processes, and end together.
+
+    Parameters
+    ----------
+    kit : Kit
+        Of the server or a site.
+    """
+
+    def __init__(self, kit: Kit) -> None:
+        self.kit = kit
+        self._lock = _locked(kit)
+        for name in _LEFTOVERS:
+            (kit.folder / name).unlink(missing_ok=True)
+        if kit.role == "server":
+            keep_storage_at_home(kit)
+        # One thread of BLAS each: several machines of a trial share the cores.
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self.log = kit.home / LOG
+        with os.fdopen(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
+            self._process = subprocess.Popen(
+                kit.command,
+                cwd=kit.folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # so that it can be ended with all that it starts
+            )
+
+    @property
+    def alive(self) -> bool:
+        """Whether the program runs."""
+        return self._process.poll() is None
+
+    def stop(self, patience: float = 5.0) -> None:
+        """Ask the program to end, with its jobs; end what does not."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+        until = time.monotonic() + patience
+        while self.alive and time.monotonic() < until:
+            time.sleep(0.05)
+        self.kill()
+
+    def kill(self) -> None:
+        """End the program and its jobs at once, as a power cut would."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def refuse_running(kit: Kit) -> None:
+    """Raise if another process runs this kit."""
+    _locked(kit).close()
+
+
+def _locked(kit: Kit) -> IO[str]:
+    lock = (kit.home / "running").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise MachineRunning(f"another process runs the kit {kit.folder}") from None
+    return lock

@@ -1,0 +1,160 @@
+"""What the owner of a site should know before it starts: a list of checks, each with a sentence."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+from cryptography.x509 import load_pem_x509_certificate
+
+from accounting.errors import AccountingError
+from accounting.sharing import Sharing
+from dpfedvis.errors import DpfedvisError
+from dpfedvis.links.kits import Kit
+from dpfedvis.links.provisioning import SITE_CLASSES
+from dpfedvis.protocol.signatures import Identity
+from dpfedvis.site.folder import KEY, LEDGER, POLICY
+from dpfedvis.site.ledger import SiteLedger
+from dpfedvis.site.own_table import OwnTable
+from dpfedvis.site.policy import Policy
+
+_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Parameters
+    ----------
+    name : str
+    passed : bool
+    words : str
+        What was found, for the owner of the site.
+    """
+
+    name: str
+    passed: bool
+    words: str
+
+
+class CheckFailed(DpfedvisError):
+    """What a check found."""
+
+
+def check_site(kit: Kit) -> Iterator[Check]:
+    """Look at data, policy, keys, ledger, rules for jobs, clock and connection of a site, one after the other."""
+    looked: dict[str, Callable[[Kit], str]] = {
+        "engine": _engine,
+        "data": _data,
+        "policy": _policy,
+        "keys": _keys,
+        "ledger": _ledger,
+        "jobs": _jobs,
+        "clock": _clock,
+        "connection": _connection,
+    }
+    for name, look in looked.items():
+        try:
+            yield Check(name, True, look(kit))
+        except (DpfedvisError, AccountingError, OSError, ValueError, KeyError) as error:
+            yield Check(name, False, str(error))
+
+
+def _engine(kit: Kit) -> str:
+    try:
+        found = version("nvflare")
+    except PackageNotFoundError:
+        raise CheckFailed('NVIDIA FLARE is not installed: pip install "dpfedvis[nvflare]"') from None
+    if not found.startswith("2.9."):
+        raise CheckFailed(f"NVIDIA FLARE {found} is installed; dpfedvis was tested with 2.9")
+    return f"NVIDIA FLARE {found}"
+
+
+def _data(kit: Kit) -> str:
+    table = OwnTable.read(kit.home)
+    dataset = table.load()
+    fed = table.federated(dataset)
+    notes = "".join(f"; {note}" for note in dataset.notes)
+    return f"{table.data.name}: {fed.n_records} records, {fed.n_features} features{notes}"
+
+
+def _policy(kit: Kit) -> str:
+    policy = Policy.read(kit.home / POLICY)
+    usual = Sharing.of(len(kit.sites))
+    if policy.threshold > usual.threshold:
+        raise CheckFailed(
+            f"policy.toml: threshold {policy.threshold} is above {usual.threshold}, which sums of {len(kit.sites)} "
+            "sites have by default"
+        )
+    if not policy.least_colluders <= usual.colluders <= policy.colluders:
+        raise CheckFailed(f"policy.toml: {usual.colluders} colluders, the default, are not within its limits")
+    limit = "any number" if policy.epsilon is None else f"{policy.epsilon:g}"
+    total = "without a limit" if policy.lifetime_epsilon is None else f"at most {policy.lifetime_epsilon:g}"
+    return f"ε at most {limit} a run, {total} over all runs; approve: {policy.approve}"
+
+
+def _keys(kit: Kit) -> str:
+    own, members = Identity.kept(kit.home / KEY).public, Policy.read(kit.home / POLICY).members
+    if members.get(kit.name) != own:
+        raise CheckFailed(f"the identity of {kit.name} is not the one that policy.toml has under members")
+    if dict(members) != dict(kit.members):
+        raise CheckFailed("policy.toml has other members than the kit was made for")
+    mode = (kit.home / KEY).stat().st_mode & 0o777
+    if mode & 0o077:
+        raise CheckFailed(f"{kit.home / KEY} can be read by others (mode {mode:o}): chmod 600")
+    return f"{len(members)} members are pinned; compare members.txt with them by telephone"
+
+
+def _ledger(kit: Kit) -> str:
+    with SiteLedger.read(kit.home / LEDGER) as ledger:
+        runs = ledger.all_runs(Policy.read(kit.home / POLICY).lifetime_delta)
+    return f"{runs.runs} runs so far, ε {runs.epsilon:.3g} together"
+
+
+def _jobs(kit: Kit) -> str:
+    import json
+
+    local = kit.folder / "local"
+    resources = json.loads((local / "resources.json").read_text(encoding="utf-8"))
+    rights = json.loads((local / "authorization.json").read_text(encoding="utf-8"))["permissions"]
+    if resources["class_allow_list"] != SITE_CLASSES or resources["class_list_enforcement_mode"] != "enforce":
+        raise CheckFailed("local/resources.json lets jobs use other classes than those of dpfedvis")
+    if resources.get("allow_log_streaming", True) or "log_streamer" in str(resources["components"]):
+        raise CheckFailed("local/resources.json lets logs be sent to the server")
+    for role, own in rights.items():
+        if own == "any" or {own.get(name, "none") for name in ("byoc", "shell_commands")} != {"none"}:
+            raise CheckFailed(f"local/authorization.json lets {role} ship code or run commands here")
+    return "no code, no commands and no logs cross the border"
+
+
+def _clock(kit: Kit) -> str:
+    found = load_pem_x509_certificate((kit.folder / "startup" / "client.crt").read_bytes())
+    now = datetime.now(UTC)
+    if not found.not_valid_before_utc <= now <= found.not_valid_after_utc:
+        raise CheckFailed(
+            f"it is {now:%Y-%m-%d %H:%M} UTC here, and the certificate is valid from "
+            f"{found.not_valid_before_utc:%Y-%m-%d %H:%M} to {found.not_valid_after_utc:%Y-%m-%d}: clock or kit is old"
+        )
+    return f"{now:%Y-%m-%d %H:%M} UTC, certificate valid until {found.not_valid_after_utc:%Y-%m-%d}"
+
+
+def _connection(kit: Kit) -> str:
+    startup, where = kit.folder / "startup", f"{kit.server}:{kit.port}"
+    context = ssl.create_default_context(cafile=startup / "rootCA.pem")
+    context.load_cert_chain(startup / "client.crt", startup / "client.key")
+    context.set_alpn_protocols(["h2"])
+    try:
+        with (
+            socket.create_connection((kit.server, kit.port), timeout=_SECONDS) as plain,
+            context.wrap_socket(plain, server_hostname=kit.server),
+        ):
+            return f"{where} answers, with the certificate of this federation"
+    except ssl.SSLError as error:
+        raise CheckFailed(f"{where} is not the server of this federation ({error.reason})") from None
+    except OSError as error:
+        raise CheckFailed(f"{where} does not answer ({error}); sites only dial out, to this port") from None

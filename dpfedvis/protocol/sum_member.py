@@ -109,6 +109,11 @@ class Member:
         # With peers, by label, ahead of the sum. They follow from the key seed, so that the state has none of them.
         self._secrets: dict[str, dict[str, bytes]] = {}
 
+    @property
+    def group(self) -> Group:
+        """Roster, threshold and context."""
+        return self._group
+
     def advertise(self, labels: Sequence[str]) -> Advert:
         """Return signed keys for a batch of labels, none of which was ever used."""
         labels = tuple(checks.text("label", label) for label in labels)

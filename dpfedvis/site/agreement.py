@@ -96,13 +96,13 @@ class Agreement:
             check_approved(self._folder, contract, label)
         account = self._ledger.begin(contract.run, self._name, contract.budget, label)
         self._anchors.keep()
-        folder = None if self._folder is None else self._folder / OUTBOX / label[:16]
+        folder = None if self._folder is None else self._folder / OUTBOX / label
         outbox = Outbox(self._identity.secret, label, folder)
         computation = Computation(contract, self._name, self._records, self._taking_part(contract))
         signs = self._identity if self._policy.receipts == "signed" else None
         run = SignedRun(self._name, contract, account, outbox, computation, self._anchors, signs)
         if contract.trust == "aggregate":
-            path = None if self._folder is None else self._folder / STATE / label[:16]
+            path = None if self._folder is None else self._folder / STATE / label
             run.sums = SiteSums(contract, label, self._name, self._identity, path)
         return run
 

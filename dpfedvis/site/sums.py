@@ -44,11 +44,14 @@ class SiteSums:
         self._contract, self._path = contract, path
         self._labels: dict[str, str] = {}  # the label that each release was masked under
         self._asked: dict[str, str] = {}  # and what it answers
+        roster = {member.name: member.key for member in contract.members}
+        self._member = Member(site, identity, roster, contract.threshold or len(roster), label)
         if path is not None and path.exists():
-            self._labels, self._asked, self._member = _read(path, identity)
-        else:
-            roster = {member.name: member.key for member in contract.members}
-            self._member = Member(site, identity, roster, contract.threshold or len(roster), label)
+            self._labels, self._asked, kept = _read(path, identity)
+            # Keys of one contract that answer under another would open both secrets of a label.
+            if (kept.name, kept.group) != (site, self._member.group):
+                raise FileDamaged(f"{path} is the state of {kept.name} under another contract, {kept.group.context}")
+            self._member = kept
 
     def advertise(self, labels: tuple[str, ...]) -> Advert:
         """Return signed keys for sums of releases that are planned, and not masked yet."""

@@ -11,9 +11,10 @@ import pytest
 from dpfedvis.mechanisms import GradientPerturbation
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.exact import Grid
+from dpfedvis.numerics.files import FileDamaged
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.protocol import wire
-from dpfedvis.protocol.messages import Agree, Forget, Refused, Send
+from dpfedvis.protocol.messages import Agree, Forget, Refused, Send, Signed
 from dpfedvis.protocol.signatures import Identity
 from dpfedvis.protocol.sum_messages import Advertise, Advertised, Confirm, Masked, SendMasked, ShareKeys, Unmask
 from dpfedvis.site import Policy, Site, SiteLedger
@@ -220,6 +221,33 @@ def test_state_is_the_owners_and_goes_with_the_run(sites, tmp_path):
     assert stat.S_IMODE(state.parent.stat().st_mode) == 0o700
     sites[0].answer(Forget(agreement))
     assert not state.exists()
+
+
+def test_files_bear_the_whole_hash_of_their_contract(sites, tmp_path, monkeypatch):
+    """Whoever makes contracts finds two whose hashes begin alike: in one file, both secrets of a site would open."""
+    agreement = agreed(sites, contract(sites))
+    shares = keyed(sites, agreement)
+    with monkeypatch.context() as patched:
+        patched.setattr(Outbox, "drop", lambda *_: None)
+        sites[0].answer(SendMasked(send(agreement), "gradient|1|0", shares["client-0"]))
+    for folder in ("sums", "outbox"):
+        assert [path.name for path in (tmp_path / "client-0" / folder).iterdir()] == [agreement]
+
+
+def test_the_state_of_another_contract_is_refused(sites, tmp_path):
+    first, second = contract(sites), contract(sites, run="another run")
+    keyed(sites, agreed(sites, first))
+    (state,) = (tmp_path / "client-0" / "sums").iterdir()
+    agreement = agreed(sites, second)
+    keyed(sites, agreement)
+    (other,) = set((tmp_path / "client-0" / "sums").iterdir()) - {state}
+    other.write_bytes(state.read_bytes())
+    sites[0].ledger.close()
+    sites[0] = site_of(tmp_path, "client-0")
+    assert "files" in sites[0].answer(Agree(second)).words
+    assert isinstance(sites[0].answer(Agree(first)), Signed)
+    with pytest.raises(FileDamaged, match="is the state of client-0 under another contract"):
+        SiteSums(second, agreement, "client-0", KEYS["client-0"], other)
 
 
 def test_a_site_without_its_state_does_not_mask_a_release_again(sites, tmp_path):

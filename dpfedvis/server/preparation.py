@@ -30,7 +30,7 @@ from dpfedvis.protocol.contract import Contract
 from dpfedvis.protocol.noise_plan import Extra, drawn_by
 from dpfedvis.protocol.views import RAW, ViewName
 from dpfedvis.server.members import Members
-from dpfedvis.server.session import Session, single_release
+from dpfedvis.server.session import Average, Session
 
 if TYPE_CHECKING:
     from dpfedvis.server.feddl import FedDL, Gamma
@@ -182,7 +182,7 @@ class Preparation:
         public = replace(self._facts, kernel=self._kernel(), grid=self._grid)
         own = config.step_size if config.optimiser != "adam" else None
         public = replace(public, step_size=1 / public.smoothness if own is None else own)
-        return replace(public, noise=math.sqrt(self.session.variance(self._mechanism, public)))
+        return replace(public, noise=math.sqrt(self.session.planned_variance(self._mechanism, public)))
 
     @cached_property
     def _grid(self) -> Grid | None:
@@ -197,8 +197,7 @@ class Preparation:
             return Grid.of_bounds(*self._bounds, features)
         norm = config.tau_x
         if norm is None and self._histogram_used:
-            noise = math.sqrt(self.session.variance(self._histogram_release, single_release(self._facts)))
-            norm = self._histogram_release.norm_bound(self._histogram, noise, features)
+            norm = self._norm_bound
         return None if norm is None else Grid.of_norm(norm, features)
 
     def snapped(self, Y: Array) -> Array:
@@ -224,7 +223,8 @@ class Preparation:
         if isinstance(start, np.ndarray):
             Y = start
         elif start == "mean":
-            mean = self._moments_release.mean(self._moments) if self._protects else self._once(ExactMean())
+            once = self._moments if self._protects else self._once(ExactMean())
+            mean = self._moments_release.mean(once.values) if self._protects else once.values
             Y = mean + spread * generator.standard_normal(shape)
         elif start == "normal":
             Y = spread * generator.standard_normal(shape)
@@ -286,27 +286,22 @@ class Preparation:
         if bandwidth == "public":
             return public_kernel(self._features, self._bounds)
         if bandwidth == "histogram":
+            counts, variance = self._histogram
             release = self._histogram_release
-            noise = math.sqrt(self.session.variance(release, single_release(self._facts)))
-            return kernel_of_distance(release.squared_distance(self._histogram, noise, self._features))
+            return kernel_of_distance(release.squared_distance(counts, math.sqrt(variance), self._features))
         if bandwidth == "moments":
-            moments = self._moments_release
-            variance = self.session.variance(moments, single_release(self._facts))
-            return kernel_of_distance(moments.mean_squared_distance(self._moments, variance))
+            return kernel_of_distance(self._moments_release.mean_squared_distance(*self._moments))
         if bandwidth == "median":
-            return kernel_of_distance(float(self._once(MedianDistance())[0]))
+            return kernel_of_distance(float(self._once(MedianDistance()).values[0]))
         raise InvalidParameter("gamma", bandwidth, "a number, several, public, histogram, moments or median")
 
     @cached_property
     def _moments_release(self) -> Moments:
         tau_x = self._config.tau_x
-        if tau_x is None:
-            noise = math.sqrt(self.session.variance(self._histogram_release, single_release(self._facts)))
-            tau_x = self._histogram_release.norm_bound(self._histogram, noise, self._features)
-        return Moments(trust=self._mechanism.trust, tau_x=tau_x)
+        return Moments(trust=self._mechanism.trust, tau_x=self._norm_bound if tau_x is None else tau_x)
 
     @cached_property
-    def _moments(self) -> Array:
+    def _moments(self) -> Average:
         return self._once(self._moments_release)
 
     @property
@@ -314,10 +309,16 @@ class Preparation:
         return ScaleHistogram(trust=self._mechanism.trust)
 
     @cached_property
-    def _histogram(self) -> Array:
+    def _histogram(self) -> Average:
         return self._once(self._histogram_release)
 
-    def _once(self, mechanism: Mechanism) -> Array:
+    @property
+    def _norm_bound(self) -> float:
+        """Norm that few records exceed, from the histogram of their norms."""
+        counts, variance = self._histogram
+        return self._histogram_release.norm_bound(counts, math.sqrt(variance), self._features)
+
+    def _once(self, mechanism: Mechanism) -> Average:
         return self.session.once(mechanism, self._facts, self.view)
 
 

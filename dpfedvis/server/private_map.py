@@ -299,19 +299,19 @@ class Learner:
         public, tau = self.public_for(features), self.tau_x
         if tau is None:
             histogram = ScaleHistogram(trust=trust)
-            counts = session.once(histogram, public)
-            tau = histogram.norm_bound(counts, math.sqrt(session.variance(histogram, public)), features)
+            counts, variance = session.once(histogram, public)
+            tau = histogram.norm_bound(counts, math.sqrt(variance), features)
         moments = Moments(trust=trust, tau_x=tau)
-        average = session.once(moments, public)
-        spread = moments.mean_squared_distance(average, session.variance(moments, public)) / 2
+        average, variance = session.once(moments, public)
+        spread = moments.mean_squared_distance(average, variance) / 2
         centre = moments.mean(average)
         # Noise must not move the centre out of the ball to which all records were clipped.
         centre = centre * min(1.0, tau / max(float(np.linalg.norm(centre)), tau))
         raw = Grid.of_norm(tau, features)
         centre = raw.snap(centre)
         second = SecondMoments(trust=trust, centre=centre, clip=math.sqrt(spread), norm=tau)
-        average = session.once(second, public)
-        noise = math.sqrt(session.variance(second, public)) * second.clip**2
+        average, variance = session.once(second, public)
+        noise = math.sqrt(variance) * second.clip**2
         matrix = second.matrix(average, features)
         return principal_subspace(centre, matrix, noise, self.components, raw)
 
@@ -321,7 +321,7 @@ class Learner:
             return ()
         trust, features = self.mechanism.trust, session.contract.features
         moments, second = (
-            math.sqrt(session.variance(release, self.public_for(features)))
+            math.sqrt(session.planned_variance(release, self.public_for(features)))
             for release in (Moments(trust=trust), SecondMoments(trust=trust))
         )
         clients = len(session.contract.members)

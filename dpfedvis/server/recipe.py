@@ -155,12 +155,12 @@ class Recipe:
         """
         public, trust, session = learner.public_for(1), learner.mechanism.trust, learned.session
         classes = tuple(map(str, self.classes))
-        noise = math.sqrt(session.variance(GridCounts(trust=trust, cells=1), public))
-        grid = DensityGrid(published.half, cells_for(noise))
+        planned = math.sqrt(session.planned_variance(GridCounts(trust=trust, cells=1), public))
+        grid = DensityGrid(published.half, cells_for(planned))
         session.prepare(DensityView(published, grid, classes))
         counts = GridCounts(trust=trust, cells=grid.cells**2 * (len(classes) + 1))
-        average = session.once(counts, public, "density")
-        return Density(grid, average.reshape(-1, grid.cells, grid.cells), noise, classes)
+        average, variance = session.once(counts, public, "density")
+        return Density(grid, average.reshape(-1, grid.cells, grid.cells), math.sqrt(variance), classes)
 
 
 def _names(classes: Sequence[str] | Sequence[int]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -76,6 +76,13 @@ class Failure:
     site: str
     round: int
     reason: str
+
+
+class Average(NamedTuple):
+    """A weighted average of the sites that were there, and the variance of the noise in each of its values."""
+
+    values: Array
+    variance: float
 
 
 class Session:
@@ -196,11 +203,15 @@ class Session:
         for each, weight in zip(good, weights, strict=True):
             total += weight * in_units(each.values, each.event)
         total /= weights.sum()
+        self._present[mechanism.what] = self._left_of(good, request) if failures else 1.0
         return total
 
-    def once(self, mechanism: Mechanism, public: PublicParameters, view: ViewName = RAW) -> Array:
-        """Make one release over all records; return the average."""
-        return self.average(mechanism, single_release(public), view=view)
+    def once(self, mechanism: Mechanism, public: PublicParameters, view: ViewName = RAW) -> Average:
+        """Make one release over all records; return the average, and what noise it has."""
+        public = single_release(public)
+        values = self.average(mechanism, public, view=view)
+        # After the average: only now it is known who is in it.
+        return Average(values, self.planned_variance(mechanism, public) * self.present(mechanism.what) ** 2)
 
     def rows(self, rows: Rows, Y: Array) -> list[Array]:
         """Return every site's rows, each of shape (n_p, width)."""
@@ -235,8 +246,11 @@ class Session:
             least=1.0 if relative is None else float(relative.min()),
         )
 
-    def variance(self, mechanism: Mechanism, public: PublicParameters) -> float:
-        """Variance of the noise in each value of the average of all sites; 0 if uploads have no noise."""
+    def planned_variance(self, mechanism: Mechanism, public: PublicParameters) -> float:
+        """Variance of the noise in each value of the average of all sites; 0 if uploads have no noise.
+
+        If some are away, that of an average is `present` squared times as much: see `once`.
+        """
         if self.plan is None or mechanism.protection != "upload":
             return 0.0
         plans = self.contract.site_plans(mechanism, public)
@@ -246,8 +260,7 @@ class Session:
         sigmas = [plan.sigma(cell) for plan in plans]
         if mechanism.trust != "local":
             sharing = self.contract.sharing
-            more = self.present(mechanism.what) * (1.0 if sharing is None else sharing.factor)
-            return (sigmas[0] * more) ** 2
+            return (sigmas[0] * (1.0 if sharing is None else sharing.factor)) ** 2
         return math.fsum((plan.weight * sigma) ** 2 for plan, sigma in zip(plans, sigmas, strict=True))
 
     # Replies
@@ -336,8 +349,18 @@ class Session:
         return in_units(total, first) / share
 
     def present(self, what: str) -> float:
-        """Noise of the last sum of this name, relative to a sum of all sites: some may have been away."""
+        """Noise of the last average of this name, relative to that of all sites: some may have been away."""
         return self._present.get(what, 1.0)
+
+    def _left_of(self, good: Sequence[Sent], request: Send) -> float:
+        """Noise of an average of these sites' uploads, which have their noise each, relative to that of all sites."""
+        planned = [each for each in self._replies.expected(request) if isinstance(each, GaussianRelease)]
+        noise = {each.client: self._weights[each.client] * each.sigma for each in planned}
+        if not noise:
+            return 1.0
+        there = [each.site for each in good]
+        share = math.fsum(self._weights[name] for name in there)
+        return math.hypot(*(noise[name] for name in there)) / share / math.hypot(*noise.values())
 
     def _sorted(
         self, replies: Sequence[Reply], request: Send, shape: tuple[int, ...]

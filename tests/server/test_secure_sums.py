@@ -3,79 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from accounting import Budget, Ledger
-from dpfedvis import FederatedData, FedTSNE
+from dpfedvis import FedTSNE
 from dpfedvis.estimators.simulation import simulated
 from dpfedvis.links import InProcess
 from dpfedvis.mechanisms import GradientPerturbation, KMeans, MeanEmbedding, PreparedRecords
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Kernel
-from dpfedvis.protocol.messages import FAILED, Place, Prepare, Refused
-from dpfedvis.protocol.sum_messages import Advertise, Confirm, SendMasked, ShareKeys, Unmask
+from dpfedvis.protocol.messages import Place, Prepare
+from dpfedvis.protocol.sum_messages import Confirm, SendMasked, Unmask
 from dpfedvis.protocol.views import DensityView
-from dpfedvis.server import Program, ProgramSettings
 from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.session import Session, SiteFailed
+from tests.server.leaky_link import BUDGET, STAGES, Leaky, data, events, leaky, plain, private_program, program
 from tests.site.agreed import contract_of
-
-BUDGET = Budget(4.0, 1e-5)
-STAGES = {"advertise": Advertise, "share": ShareKeys, "masked": SendMasked, "confirm": Confirm, "unmask": Unmask}
-
-
-def data(clients: int = 5) -> FederatedData:
-    rng = np.random.default_rng(0)
-    sizes = [40, 30, 50, 20, 60, 35][:clients]
-    return FederatedData([rng.normal(size=(size, 5)) for size in sizes], bounds=(-3, 3))
-
-
-def program(mechanism=None, **changes) -> Program:
-    chosen = mechanism or GradientPerturbation(trust="aggregate")
-    common = {"budget": BUDGET, "landmarks": 6, "rounds": 3, "feddl": {"bounds": (-3, 3)}}
-    return Program(ProgramSettings(mechanism=chosen, **{**common, **changes}))
-
-
-def private_program(fed: FederatedData) -> Program:
-    private = {"placement": "weights", "density": True}
-    model = FedTSNE(epsilon=20.0, trust="aggregate", n_landmarks=20, n_jobs=1, private_map=private)
-    model._resolve(fed)
-    return model._program(fed, recipe=model.settings_.recipe, layout=model.settings_.layout)
-
-
-class Leaky(InProcess):
-    """A link that loses what some sites are asked: `away` says whether a site is away for a request."""
-
-    def __init__(self, members, away: Callable[[str, object], bool]) -> None:
-        super().__init__(members, secure=True)
-        self.away = away
-
-    def some(self, requests: Mapping[str, object]):
-        return {name: self._lost(name, request) or super(Leaky, self).some({name: request})[name]
-                for name, request in requests.items()}  # fmt: skip
-
-    def each(self, request):
-        return [self._lost(site.name, request) or self._answer(site, request) for site in self.members]
-
-    def _lost(self, name, request):
-        return Refused(name, FAILED, "is away") if self.away(name, request) else None
-
-
-def leaky(fed: FederatedData, away) -> Leaky:
-    return Leaky(simulated(fed, budget=BUDGET, noise="seeded").members, away)
-
-
-def plain(fed: FederatedData, made: Program):
-    return simulated(fed, budget=BUDGET, noise="seeded").run(made)
-
-
-def events(found) -> list[str]:
-    return [event.to_json() for event in found.feddl.ledger.events()]
 
 
 @pytest.mark.parametrize("mechanism", [KMeans, GradientPerturbation, MeanEmbedding], ids=lambda kind: kind.name)
@@ -236,8 +183,9 @@ def test_an_average_is_that_of_the_survivors():
     noise = found - exact
     assert noise.std() == pytest.approx(expected, rel=7 / math.sqrt(2 * noise.size))
     assert abs(noise.mean()) < 7 * expected / math.sqrt(noise.size)
-    assert session.variance(mechanism, public) == pytest.approx(expected**2)
-    assert session.present(mechanism.what) == pytest.approx(math.sqrt(4 / 5) / share)
+    present = session.present(mechanism.what)
+    assert present == pytest.approx(math.sqrt(4 / 5) / share)
+    assert session.planned_variance(mechanism, public) * present**2 == pytest.approx(expected**2)
     assert {event.client for event in session.mirror.ledger.events()} == {c.name for c in fed.clients} - set(away)
 
 

@@ -51,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "benchmarks: ratios measured within one run; see `make bench`")
+    config.addinivalue_line("markers", "engine: real machines on NVIDIA FLARE; leave out with -m 'not engine'")
     config.addinivalue_line("markers", "full_size: a benchmark of many minutes; needs --full-size")
 
 

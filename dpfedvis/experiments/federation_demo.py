@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,9 +23,13 @@ from dpfedvis.reporting.run_report import show
 from dpfedvis.reporting.site_views import write_site_view
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig
+from dpfedvis.site.folder import LEDGER
+from dpfedvis.site.ledger_file import tables
 from dpfedvis.site.own_table import SCHEMA, TABLE, OwnTable
+from dpfedvis.site.site import PLACES
 
 _VICTIM = HOSPITALS[1]
+_RELEASES = 4  # of the killed hospital, before it is
 _START = 60.0  # seconds for all machines to connect
 
 
@@ -51,7 +56,7 @@ class FederationDemo:
             raise InvalidParameter("out", str(out), "a new or empty folder")
         self.out, self._patients, self._epsilon, self._tell = out, patients, epsilon, tell
         self._machines: dict[str, Machine] = {}
-        self._killed, self._back = False, False
+        self._away, self._back, self._over = False, False, threading.Event()
         self._kits: dict[str, Path] = {}
 
     def run(self) -> dict[str, Any]:
@@ -67,9 +72,16 @@ class FederationDemo:
             settings: dict[str, Any] = {"link": "nvflare", "kit": str(self._kits["admin"]), "patience": 6.0}
             settings |= {"epsilon": self._epsilon, "trust": "aggregate", "map": "tsne"}
             config = RunConfig.from_mapping(settings)
-            done = execute(config, self.out / "run", (self,), show=show)
+            killer = threading.Thread(target=self._kill)
+            killer.start()
+            try:
+                done = execute(config, self.out / "run", (self,), show=show)
+            finally:
+                self._over.set()
+                killer.join()
         for name in HOSPITALS:
-            write_site_view(Kit.read(self._kits[name]).home, name)
+            if (Kit.read(self._kits[name]).home / PLACES).exists():
+                write_site_view(Kit.read(self._kits[name]).home, name)
         statement = done.statement.to_dict()
         return {
             "headline": statement["headline"],
@@ -77,7 +89,7 @@ class FederationDemo:
             "killed": _VICTIM,
             "came_back": self._back,
             "report": str(done.folder / "report.html"),
-            "ledgers": {name: str(Kit.read(self._kits[name]).home / "ledger.sqlite") for name in HOSPITALS},
+            "ledgers": {name: str(Kit.read(self._kits[name]).home / LEDGER) for name in HOSPITALS},
             "seconds": round(time.monotonic() - started, 1),
         }
 
@@ -85,15 +97,26 @@ class FederationDemo:
         """A round is over: nothing to do, the server tells of it (`told`)."""
 
     def told(self, facts: dict[str, Any]) -> None:
-        """Kill a hospital in the middle of the rounds, and start it again once the others have gone on without it."""
-        if facts["stage"] == "rounds" and facts["done"] >= 1 and not self._killed:
-            self._killed = True
-            self._machines[_VICTIM].kill()
-            self._tell(f"round {facts['done']}: {_VICTIM} is killed, with all its processes")
-        elif self._killed and not self._back and facts["away"]:
-            self._back = True
-            self._tell(f"round {facts['done']}: the run goes on without {', '.join(facts['away'])}, who comes back")
+        """Say what happens; start the killed hospital again once the others go on without it."""
+        if facts["away"] and not self._away:
+            self._away = True
+            self._tell(f"after round {facts['done']}: the run goes on without {', '.join(facts['away'])}")
             self._start(_VICTIM)
+            self._tell(f"{_VICTIM} is started again")
+        elif self._away and not self._back and not facts["away"]:
+            self._back = True
+            self._tell(f"{_VICTIM} is back: a new job goes on with the same run, and all its releases are known")
+
+    def _kill(self) -> None:
+        """Kill a hospital in the middle of the rounds, with all its processes, as a power cut would."""
+        ledger = Kit.read(self._kits[_VICTIM]).home / LEDGER
+        while not self._over.wait(0.002):
+            with tables(ledger, "ro") as known:
+                (released,) = known.execute("SELECT COUNT(*) FROM events").fetchone()
+            if released >= _RELEASES:
+                self._machines[_VICTIM].kill()
+                self._tell(f"{_VICTIM} is killed after its release {released}, with all its processes")
+                return
 
     def _provision(self) -> None:
         data = self.out / "data"

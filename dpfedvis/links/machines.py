@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-import signal
 import subprocess
 import time
 from contextlib import suppress
 from types import TracebackType
 from typing import IO, Self
+
+import psutil
 
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.links.kits import Kit
@@ -41,6 +42,7 @@ class Machine:
             keep_storage_at_home(kit)
         # One thread of BLAS each: several machines of a trial share the cores.
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self._jobs: set[psutil.Process] = set()
         self.log = kit.home / LOG
         with os.fdopen(os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             self._process = subprocess.Popen(
@@ -60,8 +62,8 @@ class Machine:
 
     def stop(self, patience: float = 5.0) -> None:
         """Ask the program to end, with its jobs; end what does not."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGTERM)
+        self._jobs = self._descendants()
+        self._process.terminate()
         until = time.monotonic() + patience
         while self.alive and time.monotonic() < until:
             time.sleep(0.05)
@@ -69,10 +71,20 @@ class Machine:
 
     def kill(self) -> None:
         """End the program and its jobs at once, as a power cut would."""
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self._jobs |= self._descendants()
+        self._process.kill()
+        for process in self._jobs:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
         self._process.wait()
+        psutil.wait_procs(list(self._jobs), timeout=10)
         self._lock.close()
+
+    def _descendants(self) -> set[psutil.Process]:
+        try:
+            return set(psutil.Process(self._process.pid).children(recursive=True))
+        except psutil.NoSuchProcess:
+            return set()
 
     def __enter__(self) -> Self:
         return self

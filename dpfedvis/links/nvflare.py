@@ -10,23 +10,30 @@ import base64
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any, Self
 
-from accounting import Ledger
+from accounting import Event, Ledger
 from accounting.errors import InvalidParameter
+from accounting.events import from_dict
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.links.kits import ADMIN, Kit
+from dpfedvis.numerics.files import write_text
 from dpfedvis.numerics.layouts import Progress
 from dpfedvis.protocol.signatures import verify
 from dpfedvis.server import Program, Published
 
+BEGUN = "job"  # in the checkpoint: a job of the run has begun
 PATIENCE = 20.0
 APPROVAL = 24 * 3600.0
 _POLL = 0.3
-_REJOIN_AFTER = 1  # rounds that a run goes on without a machine before it is taken back
+_MOST_LOST = 2  # jobs of one run that may end without a result
 _CONNECT = 30.0
+_SEE = "resume the run; if it ends again, see the log of the server"
 
 
 class EngineUnavailable(DpfedvisError):
@@ -34,7 +41,22 @@ class EngineUnavailable(DpfedvisError):
 
 
 class RunStopped(DpfedvisError):
-    """A run that ended before its map was published; what was published stays."""
+    """A run that ended before its map was published; what was published stays.
+
+    Parameters
+    ----------
+    message : str
+    events : sequence of Event
+        What sites were charged for until then, as the server knows it.
+    """
+
+    def __init__(self, message: str, events: Sequence[Event] = ()) -> None:
+        super().__init__(message)
+        self.events = list(events)
+
+
+class _JobLost(Exception):
+    """A job that ended without a word."""
 
 
 class NVFlare:
@@ -80,22 +102,40 @@ class NVFlare:
         run: str | None = None,
         ledger: Ledger | None = None,
         progress: Progress | None = None,
-        callbacks: Sequence[Any] = (),
-        **others: Any,
+        checkpoint: Path | None = None,
+        **watched: Any,
     ) -> Published:
-        """Run a program at the server; write what the sites were charged to a ledger here."""
+        """Run a program at the server; write what the sites were charged to a ledger here.
+
+        Parameters
+        ----------
+        program : Program
+        run : str
+            Name of the run.
+        ledger : Ledger, optional
+            Of this run alone.
+        progress : callable, optional
+            Called with (stage, done, total) in the stages after the rounds.
+        checkpoint : Path, optional
+            Folder in which it is noted that a job has begun, until it is known what it has released.
+        **watched
+            What only a program of this process can call; it is not called.
+        """
         if run is None:
             raise InvalidParameter("run", None, "given: its folder at the server outlives a job")
+        begun = None if checkpoint is None else checkpoint / BEGUN
         try:
-            data = self._published(program, run, progress)
+            data = self._published(program, run, progress, begun)
+        except RunStopped as stopped:
+            _mirror(ledger, stopped.events)
+            if begun is not None:
+                begun.unlink(missing_ok=True)
+            raise
         finally:
             self.close()
         published = Published.of_bytes(data)
         self._check_receipts(published)
-        if ledger is not None:
-            known = len(list(ledger.events()))
-            if new := list(published.feddl.ledger.events())[known:]:
-                ledger.record(*new)
+        _mirror(ledger, list(published.feddl.ledger.events()))
         return published
 
     def close(self) -> None:
@@ -112,8 +152,12 @@ class NVFlare:
 
     def connected(self) -> set[str]:
         """Names of the sites that are connected to the server now."""
-        session = self._opened()
-        return {client.name for client in session.get_connected_client_list()} & set(self.kit.sites)
+        return set(self._last_seen())
+
+    def _last_seen(self) -> dict[str, float]:
+        """When the server last heard of each site that is connected, by its own clock."""
+        known = self._engine("get_connected_client_list")
+        return {each.name: each.last_connect_time for each in known if each.name in self.kit.sites}
 
     def _check_receipts(self, published: Published) -> None:
         """Raise unless contract and receipts are signed by the keys that the kit has of the sites."""
@@ -129,13 +173,15 @@ class NVFlare:
             from nvflare.fuel.flare_api.flare_api import new_secure_session
 
             try:
-                self._session = new_secure_session(ADMIN, str(self.kit.folder), timeout=_CONNECT)
+                with redirect_stdout(StringIO()):  # it tells that it connects
+                    self._session = new_secure_session(ADMIN, str(self.kit.folder), timeout=_CONNECT)
             except Exception as error:
                 where = f"{self.kit.server}:{self.kit.port}"
                 raise EngineUnavailable(f"the server at {where} does not answer ({error})") from None
         return self._session
 
-    def _published(self, program: Program, run: str, progress: Progress | None) -> bytes:
+    def _published(self, program: Program, run: str, progress: Progress | None, begun: Path | None) -> bytes:
+        failed = 0
         while True:
             missing = sorted(set(self.kit.sites) - self.connected())
             if missing:
@@ -143,55 +189,83 @@ class NVFlare:
                     f"not connected: {', '.join(missing)}. All sites must be there when a run begins or is resumed, "
                     "since each signs its contract"
                 )
-            found = self._watched(self._submit(program, run), progress)
+            if begun is not None:
+                begun.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                write_text(begun, run)
+            job = self._submit(program, run)
+            try:
+                found = self._followed(job, progress)
+            except _JobLost as lost:
+                # The process of one site's job died alone, for one: the run goes on in another job.
+                failed += 1
+                if failed > _MOST_LOST:
+                    raise EngineUnavailable(str(lost)) from None
+                continue
             if found is not None:
                 return found
 
     def _submit(self, program: Program, run: str) -> str:
         with tempfile.TemporaryDirectory() as draft:
             folder = write_job(Path(draft), program, run, len(self.kit.sites), self._patience, self._approval)
-            try:
-                job: str = self._opened().submit_job(str(folder))
-            except Exception as error:
-                raise EngineUnavailable(f"the server does not take the job ({error})") from None
+            job: str = self._engine("submit_job", str(folder))
         self.jobs.append(job)
         return job
 
-    def _watched(self, job: str, progress: Progress | None) -> bytes | None:
+    def _followed(self, job: str, progress: Progress | None) -> bytes | None:
         """Follow a job to its end; return what the run published, or None if another job must go on with it."""
-        session, since = self._opened(), None
+        seen, until = dict[str, float](), 0.0
         while True:
             facts = self._facts(job)
             if facts is None:
-                status = session.get_job_status(job) or ""
-                if status.startswith("FINISHED"):
-                    raise RunStopped(
-                        f"the job ended without a result ({status}); resume the run, or see the server's log"
-                    )
+                if self._status(job).startswith("FINISHED"):
+                    raise _JobLost(f"the job ended without a result ({self._status(job)}): {_SEE}")
                 time.sleep(_POLL)
                 continue
-            if self._watch is not None:
-                self._watch({name: facts.get(name) for name in ("stage", "done", "total", "away", "waiting")})
-            if progress is not None and facts["stage"] not in ("agreement", "rounds"):
-                progress(facts["stage"], facts["done"], max(facts["total"], facts["done"]))
-            if "published" in facts:
-                return base64.b64decode(facts["published"])
+            self._tell(facts, progress)
             if "stopped" in facts:
-                raise RunStopped(facts["stopped"]["words"])
-            if facts["away"] and facts["stage"] == "rounds":
-                since = facts["done"] if since is None else since
-                if facts["done"] > since + _REJOIN_AFTER and set(facts["away"]) <= self.connected():
-                    session.abort_job(job)
-                    while not (session.get_job_status(job) or "").startswith("FINISHED"):
-                        time.sleep(_POLL)
-                    return None
+                raise RunStopped(facts["stopped"]["words"], [from_dict(each) for each in facts["stopped"]["events"]])
+            away = set(facts["away"])
+            if away and away - seen.keys():
+                seen |= {name: self._last_seen().get(name, 0.0) for name in away}
+            back = bool(away) and all(self._last_seen().get(name, 0.0) > seen[name] for name in away)
+            if back:
+                # The engine takes no machine back into a running job.
+                self._engine("abort_job", job)
+                while not self._status(job).startswith("FINISHED"):
+                    time.sleep(_POLL)
+                return None
+            if "published" in facts:
+                until = until or time.monotonic() + (self._patience if away else 0.0)
+                if time.monotonic() >= until:
+                    self._facts(job, farewell=True)
+                    return base64.b64decode(facts["published"])
             time.sleep(_POLL)
 
-    def _facts(self, job: str) -> dict[str, Any] | None:
+    def _status(self, job: str) -> str:
+        return str(self._engine("get_job_status", job) or "")
+
+    def _engine(self, command: str, *arguments: str) -> Any:
+        """Ask the engine's server."""
+        session = self._opened()
+        try:
+            return getattr(session, command)(*arguments)
+        except Exception as error:
+            raise EngineUnavailable(
+                f"the server at {self.kit.server}:{self.kit.port} does not do what it was asked, {command} ({error}). "
+                "Nothing is lost: a run that has begun can be resumed when it answers"
+            ) from None
+
+    def _tell(self, facts: dict[str, Any], progress: Progress | None) -> None:
+        if self._watch is not None:
+            self._watch({name: facts.get(name) for name in ("stage", "done", "total", "away", "waiting")})
+        if progress is not None and facts["stage"] not in ("agreement", "rounds"):
+            progress(facts["stage"], facts["done"], max(facts["total"], facts["done"]))
+
+    def _facts(self, job: str, *, farewell: bool = False) -> dict[str, Any] | None:
         from dpfedvis.links.nvflare_job import PROGRESS
 
         try:
-            found = self._opened().do_app_command(job, PROGRESS, {})
+            found = self._opened().do_app_command(job, PROGRESS, {"farewell": farewell})
         except EngineUnavailable:
             raise
         except Exception:
@@ -199,15 +273,35 @@ class NVFlare:
         return found if isinstance(found, dict) and "stage" in found else None
 
 
-def write_job(folder: Path, program: Program, run: str, sites: int, patience: float, approval: float) -> Path:
-    """Write a job's files; return their folder. It names classes that are installed, and has no code."""
+def _mirror(ledger: Ledger | None, events: Sequence[Event]) -> None:
+    """Write what is not yet in the ledger of a run; the server's has the same order."""
+    if ledger is not None and (new := events[len(list(ledger.events())) :]):
+        ledger.record(*new)
+
+
+def write_job(
+    folder: Path,
+    program: Program,
+    run: str,
+    sites: int,
+    patience: float,
+    approval: float,
+    server: object | None = None,
+) -> Path:
+    """Write a job's files; return their folder. It names classes that are installed, and has no code.
+
+    `server` is another object than our own part of the server, for tests of what a server may ask.
+    """
     from nvflare.collab import CollabRecipe
 
     from dpfedvis.links.nvflare_job import ServerPart, SitePart
 
-    server = ServerPart(base64.b64encode(program.to_bytes()).decode(), run, patience, approval)
-    recipe = CollabRecipe(job_name=f"dpfedvis-{run}", server=server, client=SitePart(), min_clients=sites)
-    recipe.export(str(folder))
+    own = server or ServerPart(base64.b64encode(program.to_bytes()).decode(), run, patience, approval)
+    recipe = CollabRecipe(job_name=f"dpfedvis-{run}", server=own, client=SitePart(), min_clients=sites)
+    with warnings.catch_warnings():
+        # It takes the program's settings and the run's name, which are public, for secrets.
+        warnings.simplefilter("ignore")
+        recipe.export(str(folder))
     for code in list(folder.rglob("custom")):
         shutil.rmtree(code)
     return next(path.parent for path in folder.rglob("meta.json"))

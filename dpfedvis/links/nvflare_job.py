@@ -19,7 +19,8 @@ from typing import Any
 
 from nvflare.collab import collab
 
-from accounting import Ledger
+from accounting import Event, Ledger
+from accounting.errors import AccountingError
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.links.kits import HOME, RUNS, site_name
 from dpfedvis.numerics.files import write_bytes, write_text
@@ -107,7 +108,7 @@ class ServerPart:
         engine = collab.fl_ctx.get_engine()
         folder = Path(engine.get_workspace().get_root_dir()) / RUNS / self.run
         progress = _Progress()
-        engine.register_app_command(PROGRESS, lambda topic, data, fl_ctx: progress.told(folder))
+        engine.register_app_command(PROGRESS, lambda topic, data, fl_ctx: progress.told(folder, data or {}))
         ask = _Ask(self.patience, self.approval, progress)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in (FINISHED, STOPPED):
@@ -131,7 +132,8 @@ class ServerPart:
             if not known:
                 _log.error("the program failed", exc_info=True)
             words = str(error) if known else "the server's program failed; its log says why"
-            write_text(folder / STOPPED, json.dumps({"kind": type(error).__name__, "words": words}))
+            charged = [event.to_dict() for event in _events(folder / "ledger.sqlite")]
+            write_text(folder / STOPPED, json.dumps({"words": words, "events": charged}))
         # Until the admin has taken it, or is gone: with the job its answers end.
         progress.wait_for_farewell()
 
@@ -222,6 +224,15 @@ class _Ask:
         return reply
 
 
+def _events(path: Path) -> list[Event]:
+    """What the sites were charged for, by the mirror; nothing if it cannot be read."""
+    try:
+        with Ledger.read(path) as ledger:
+            return list(ledger.events())
+    except AccountingError:
+        return []
+
+
 def _waits(reply: Reply) -> bool:
     return isinstance(reply, Refused) and reply.code == APPROVAL
 
@@ -244,7 +255,7 @@ class _Progress:
         """Note who has not approved yet."""
         self._waiting = names
 
-    def told(self, folder: Path) -> dict[str, Any]:
+    def told(self, folder: Path, said: Mapping[str, Any]) -> dict[str, Any]:
         """Return it, and what the run has left, if it has ended."""
         self._seen = time.monotonic()
         facts = {**self._facts, "away": self.away, "waiting": self._waiting}
@@ -252,7 +263,7 @@ class _Progress:
             facts["published"] = base64.b64encode((folder / FINISHED).read_bytes()).decode()
         elif (folder / STOPPED).exists():
             facts["stopped"] = json.loads((folder / STOPPED).read_text(encoding="utf-8"))
-        self._taken = "published" in facts or "stopped" in facts
+        self._taken = bool(said.get("farewell")) or "stopped" in facts
         return facts
 
     def wait_for_farewell(self) -> None:

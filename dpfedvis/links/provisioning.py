@@ -42,6 +42,7 @@ _RIGHTS = dict.fromkeys(("submit_job", "manage_job", "view"), "any")
 _RIGHTS |= dict.fromkeys(("clone_job", "download_job", "operate", "shell_commands", "byoc"), "none")
 _SERVER_RIGHTS = {"app_command": "any"}  # to ask how far a run is
 _LOG_STREAMER = "site_log_streamer"
+_HEARTBEAT = 30  # seconds without a sign of life after which a machine is not connected
 
 
 class ProvisioningFailed(DpfedvisError):
@@ -187,6 +188,8 @@ def _write_local(local: Path, role: str) -> None:
         return
     resources["class_allow_list"] = SITE_CLASSES if role == "site" else SERVER_CLASSES
     resources["class_list_enforcement_mode"] = "enforce"
+    if role == "server":
+        resources["servers"][0]["heart_beat_timeout"] = _HEARTBEAT
     if role == "site":
         # It would send the error log to the server, and an exception may quote a record.
         resources["components"] = [each for each in resources["components"] if each["id"] != _LOG_STREAMER]

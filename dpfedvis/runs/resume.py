@@ -19,6 +19,7 @@ from typing import Any
 
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.estimators.settings import draws
+from dpfedvis.links.nvflare import BEGUN
 from dpfedvis.numerics.files import write_text
 from dpfedvis.runs.folder import CONFIG, FolderTaken, make, spent
 from dpfedvis.runs.settings import RunConfig, read_toml
@@ -64,8 +65,12 @@ class ResumeFolder:
 
     @property
     def released(self) -> bool:
-        """Whether a site may have charged a release that the server does not have yet: its outbox is written first."""
-        return any(self.checkpoint.glob("sites/*/outbox/*/*.npz"))
+        """Whether a site may have charged a release that is not in the ledger here.
+
+        The outbox of a site of this machine is written first; between real sites a job that was not heard of again may
+        have released anything.
+        """
+        return any(self.checkpoint.glob("sites/*/outbox/*/*.npz")) or (self.checkpoint / BEGUN).exists()
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ class ProgressBar:
 
     rounds: int
     _bar: Any = field(default=None, repr=False)
+    _missing: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     def __call__(self, done: Round, landmarks: Array) -> None:
         """Move the bar."""
@@ -26,6 +28,18 @@ class ProgressBar:
         self._bar.update(done.number - self._bar.n)
         if done.number == self.rounds:
             self.close()
+
+    def told(self, facts: Mapping[str, Any]) -> None:
+        """Move the bar by what the server of real sites says of a run; say on standard error who is missing."""
+        missing = {name: tuple(facts.get(name) or ()) for name in ("away", "waiting")}
+        for name, words in (("away", "goes on without"), ("waiting", "waits for the approval of")):
+            if missing[name] != self._missing.get(name, ()) and missing[name]:
+                print(f"the run {words} {', '.join(missing[name])}", file=sys.stderr, flush=True)
+        self._missing = missing
+        if facts["stage"] == "rounds" and facts["done"] > 0:
+            if self._bar is None:
+                self._bar = _bar(self.rounds, "round", initial=facts["done"])
+            self._bar.update(max(facts["done"] - self._bar.n, 0))
 
     def close(self) -> None:
         """Take the bar off the screen."""

@@ -19,6 +19,8 @@ Labels = tuple[str, ...]
 class SecureSumError(DpfedvisError):
     """A step of the secure sum is refused. Nothing was answered, and nothing changed."""
 
+    sender = ""  # the site whose shares cannot be read, where it is that
+
 
 class TooFewMembers(SecureSumError):
     """Fewer sites than the threshold at a stage; it can go on when more come."""

@@ -28,6 +28,7 @@ from dpfedvis.protocol.sum_facts import (
     NotAuthentic,
     Opened,
     OutOfOrder,
+    SecureSumError,
     Shares,
     check_asked,
     raw,
@@ -309,22 +310,30 @@ class Member:
     def _read(self, batch: _Batch, shares: Mapping[str, str]) -> None:
         """Decrypt what was not read before, all or nothing, and keep it."""
         labels, read = batch.advert.labels, {}
-        for name in shares.keys() & batch.inbox.keys():
-            sealed = raw(f"the ciphertext of {name!r}", shares[name])
-            cipher = ChaCha20Poly1305(bytes.fromhex(batch.inbox[name]))
+        for name in sorted(shares.keys() & batch.inbox.keys()):
             try:
-                plain = cipher.decrypt(NONCE, sealed, self._group.shares_text(labels, name, self.name)).hex()
-            except InvalidTag:
-                raise NotAuthentic(f"the shares from {name!r} are not for this site and batch") from None
-            texts = [plain[start : start + 2 * KEY] for start in range(0, len(plain), 2 * KEY)]
-            for share in texts:
-                check_share(name, share)
-            if len(texts) != 2 * len(labels):
-                raise InvalidMessage(f"the shares from {name!r} are not two a label")
-            read[name] = texts
+                read[name] = self._decrypted(batch, name, shares[name])
+            except SecureSumError as error:
+                error.sender = name
+                raise
         for name, texts in read.items():
             del batch.inbox[name]
             self._keep(name, labels, texts)
+
+    def _decrypted(self, batch: _Batch, name: str, sealed: str) -> list[str]:
+        """Return the shares that a site sent to this one, two a label."""
+        labels, cipher = batch.advert.labels, ChaCha20Poly1305(bytes.fromhex(batch.inbox[name]))
+        data = raw(f"the ciphertext of {name!r}", sealed)
+        try:
+            plain = cipher.decrypt(NONCE, data, self._group.shares_text(labels, name, self.name)).hex()
+        except InvalidTag:
+            raise NotAuthentic(f"the shares from {name!r} are not for this site and batch") from None
+        texts = [plain[start : start + 2 * KEY] for start in range(0, len(plain), 2 * KEY)]
+        for share in texts:
+            check_share(name, share)
+        if len(texts) != 2 * len(labels):
+            raise InvalidMessage(f"the shares from {name!r} are not two a label")
+        return texts
 
     def _keep(self, owner: str, labels: Labels, texts: Sequence[str]) -> None:
         """Keep two shares a label, of the mask seed and of the key seed, for labels that have a use for them."""

@@ -19,6 +19,11 @@ def release_of(what: str, round: int) -> str:
     return f"{what}|{round}"
 
 
+def unreadable(sender: str) -> str:
+    """Return the words with which a site refuses shares that it cannot read: by them the server knows the sender."""
+    return f"the secure sum: the shares from {sender!r} cannot be read"
+
+
 # Requests
 
 

@@ -119,7 +119,7 @@ class Session:
         self._weights = {member.name: member.weight for member in contract.members}
         self._streams = Streams(contract.seed)
         self._replies = Replies(contract, signed=not ask.one_process)
-        self._sums: Sums = SecureSums(ask, contract, folder) if self._secure else PlainSums(ask)
+        self._sums: Sums = SecureSums(ask, contract, self._replies, folder) if self._secure else PlainSums(ask)
         self._present: dict[str, float] = {}
         self._spare = contract.counts[contract.mechanism.what] - contract.retries  # the last round that was repeated
 

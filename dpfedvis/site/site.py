@@ -48,7 +48,7 @@ from dpfedvis.protocol.messages import (
 )  # fmt: skip
 from dpfedvis.protocol.secure_sum import SecureSumError
 from dpfedvis.protocol.signatures import Identity
-from dpfedvis.protocol.sum_messages import SumRequest
+from dpfedvis.protocol.sum_messages import SumRequest, unreadable
 from dpfedvis.protocol.uploads import Upload
 from dpfedvis.protocol.views import DensityView
 from dpfedvis.protocol.wire import label_of
@@ -178,7 +178,8 @@ class Site:
             return Refused(self.name, refusal.code, refusal.words)
         except SecureSumError as error:
             # In words of the protocol, which knows no values.
-            return Refused(self.name, NOT_PLANNED, f"the secure sum: {error}")
+            words = unreadable(error.sender) if error.sender else f"the secure sum: {error}"
+            return Refused(self.name, NOT_PLANNED, words)
         except OtherContract:
             return Refused(self.name, NOT_AGREED, _OTHER)
         except (BudgetExceeded, LifetimeExceeded, UnprotectedReleaseError, CannotAccount):

@@ -66,3 +66,15 @@ def plain(fed: FederatedData, made: Program):
 
 def events(found) -> list[str]:
     return [event.to_json() for event in found.feddl.ledger.events()]
+
+
+class Spoiling(Leaky):
+    """A link over which some replies come spoiled, as a site that lies would give them."""
+
+    def __init__(self, members, spoil: Callable[[str, object, object], object]) -> None:
+        super().__init__(members, lambda name, request: False)
+        self._spoil = spoil
+
+    def some(self, requests: Mapping[str, object]):
+        replies = super().some(requests)
+        return {name: self._spoil(name, requests[name], reply) for name, reply in replies.items()}

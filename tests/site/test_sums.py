@@ -16,7 +16,16 @@ from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.messages import Agree, Forget, Refused, Send, Signed
 from dpfedvis.protocol.signatures import Identity
-from dpfedvis.protocol.sum_messages import Advertise, Advertised, Confirm, Masked, SendMasked, ShareKeys, Unmask
+from dpfedvis.protocol.sum_messages import (
+    Advertise,
+    Advertised,
+    Confirm,
+    Masked,
+    SendMasked,
+    ShareKeys,
+    Unmask,
+    unreadable,
+)
 from dpfedvis.site import Policy, Site, SiteLedger
 from dpfedvis.site.outbox import Outbox
 from dpfedvis.site.sums import SiteSums
@@ -125,6 +134,10 @@ def test_shares_that_cannot_be_used_cost_nothing(sites):
     for wrong in ({}, fewer, swapped):
         assert isinstance(sites[0].answer(SendMasked(send(agreement), "gradient|1|0", wrong)), Refused)
     assert sites[0].ledger.head is None
+    for sender, other in (("client-1", "client-2"), ("client-2", "client-1")):
+        wrong = {**shares["client-0"], sender: shares["client-0"][other]}
+        refused = sites[0].answer(SendMasked(send(agreement), "gradient|1|0", wrong))
+        assert refused.words == unreadable(sender), "the server learns whose they are"
     assert isinstance(sites[0].answer(SendMasked(send(agreement), "gradient|1|0", shares["client-0"])), Masked)
 
 

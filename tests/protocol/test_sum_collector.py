@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,19 @@ from dpfedvis.protocol.secure_sum import (
     TooFewMembers,
 )
 from dpfedvis.protocol.signatures import Identity
-from tests.protocol.sum_world import ASKED, CONTEXT, LABEL, NAMES, VALUES, World, advertised, masked, slow_sum
+from dpfedvis.protocol.sum_collector import _sets
+from tests.protocol.sum_world import (
+    ASKED,
+    CONTEXT,
+    LABEL,
+    NAMES,
+    VALUES,
+    World,
+    advertised,
+    masked,
+    slow_sum,
+    some_values,
+)
 
 
 def test_a_wrong_share_is_found_and_routed_around() -> None:
@@ -51,6 +66,42 @@ def test_a_wrong_share_is_found_and_routed_around() -> None:
         if not gone:
             world.collector.add_opened(LABEL, "d", answers["d"])
             assert world.collector.total(LABEL).values.tolist() == slow_sum(VALUES, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("sites", "threshold", "liars"), [(15, 11, 1), (15, 11, 2), (30, 27, 1), (30, 27, 2), (9, 5, 4)]
+)
+def test_wrong_shares_are_routed_around_wherever_their_givers_stand(sites: int, threshold: int, liars: int) -> None:
+    """First, last, or in between: not all sets of t are tried, so that the order of the sets matters."""
+    names = [f"s{number:02d}" for number in range(sites)]
+    values = some_values(names, 3)
+    world = World.of(names, threshold)
+    world.collector.begin((LABEL,))
+    world.advertise(names, (LABEL,))
+    world.share(names, (LABEL,))
+    world.masked(names, LABEL, (LABEL,), values)
+    world.confirm(names, LABEL)
+    signatures = world.collector.signatures(LABEL)
+    opened = {name: world.members[name].unmask(LABEL, signatures) for name in names}
+    middle = (sites - liars) // 2
+    for wrong in (names[:liars], names[-liars:], names[middle : middle + liars]):
+        collector = copy.deepcopy(world.collector)
+        for name, given in opened.items():
+            lie = Opened(dict.fromkeys(given.masks, "00" * 31 + "07"), given.keys)
+            collector.add_opened(LABEL, name, lie if name in wrong else given)
+        assert collector.total(LABEL).values.tolist() == slow_sum(values, names)
+
+
+def test_every_set_of_shares_is_tried_once() -> None:
+    places = (3, 1, 2, 7, 5, 4)
+    for size in range(1, 7):
+        found = list(_sets(places, size))
+        assert len(found) == math.comb(6, size)
+        assert {frozenset(each) for each in found} == {frozenset(each) for each in combinations(places, size)}
+        # The first of all, then one without each place in turn.
+        assert set(places[:size]) == set(found[0])
+        if size < 6:
+            assert all(any(place not in each for each in found[:7]) for place in places)
 
 
 def test_a_site_that_dealt_wrong_shares_is_named() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from accounting.errors import InvalidParameter
+from dpfedvis.numerics.files import OWNERS, make_folder, write_bytes
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,8 @@ class Identity:
     def kept(cls, path: Path) -> Identity:
         """Return the key pair in a file; a new one is written to it if there is none."""
         if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            draft = path.with_name(path.name + ".tmp")
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(cls().secret)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
+            make_folder(path.parent)
+            write_bytes(path, cls().secret, OWNERS)
         return cls(path.read_bytes())
 
     @cached_property

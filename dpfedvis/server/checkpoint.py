@@ -15,7 +15,7 @@ import numpy as np
 from accounting import Budget, Ledger
 from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.numerics.files import FileDamaged, read_arrays, write_arrays
+from dpfedvis.numerics.files import FileDamaged, make_folder, read_arrays, write_arrays
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.optimisers import State
 
@@ -86,7 +86,7 @@ def claim(folder: Path, mark: str, run: str | None = None) -> str:
     SnapshotMismatch
         If the folder is another run's.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # private: sites of a simulation may keep uploads below it
+    make_folder(folder)  # private: sites of a simulation may keep uploads below it
     path = folder / "run.npz"
     if not path.exists():
         write_arrays(path, {"mark": np.array(mark), "run": np.array(run or uuid.uuid4().hex)})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from accounting import BudgetExceeded, Event, Ledger
 from accounting.accountants import tightest
-from dpfedvis.numerics.files import write_text
+from dpfedvis.numerics.files import make_folder, write_text
 from dpfedvis.protocol.contract import Contract
 from dpfedvis.protocol.messages import Receipt
 from dpfedvis.protocol.uploads import BadUpload
@@ -64,7 +64,7 @@ class Mirror:
                 self._known.update({_place(event): event.to_json() for event in new})
         self.receipts.update({each.site: each for each in receipts})
         if self._kept is not None and receipts:
-            self._kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self._kept.parent)
             write_text(self._kept, json.dumps([asdict(each) for each in self.receipts.values()]))
 
 

@@ -18,7 +18,7 @@ from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.rows import Rows
 from dpfedvis.numerics.exact import Integers
-from dpfedvis.numerics.files import read_arrays, write_arrays
+from dpfedvis.numerics.files import make_folder, read_arrays, write_arrays
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.layouts import Layout
 from dpfedvis.numerics.random_streams import Streams
@@ -406,7 +406,7 @@ class Session:
         relative = request.mechanism.relative_noise(request.public)
         noisy = add_noise(noise_source(self.contract.noise, generator), total, event, relative=relative)
         if path is not None:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(path.parent)
             write_arrays(path, {"values": noisy})
         return noisy
 

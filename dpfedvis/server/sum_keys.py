@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpfedvis.numerics.files import write_text
+from dpfedvis.numerics.files import make_folder, write_text
 from dpfedvis.protocol.ask import Ask, Request
 from dpfedvis.protocol.contract import Contract
 from dpfedvis.protocol.messages import Refused
@@ -234,7 +234,7 @@ class SumKeys:
 
     def _keep(self) -> None:
         if self._folder is not None:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self._folder)
             batches = [asdict(each) for each in self._batches]
             state = {"tried": self._tried, "bound": self._bound, "spoiled": self._spoiled, "batches": batches}
             write_text(self._folder / _STATE, json.dumps(state))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from dpfedvis.numerics.files import FileDamaged, write_text
+from dpfedvis.numerics.files import FileDamaged, make_folder, write_text
 from dpfedvis.protocol.messages import RESTORED
 from dpfedvis.site.ledger import SiteLedger
 from dpfedvis.site.outbox import heads
@@ -105,7 +105,7 @@ class Anchors:
 
     def _write(self) -> None:
         if self._path is not None:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(self._path.parent)
             kept = {"head": self._head, "failed": self.failed}
             found = {"lacking": sorted(self._lacking), "accepted": sorted(self._accepted)}
             write_text(self._path, json.dumps({**kept, **found}) + "\n")

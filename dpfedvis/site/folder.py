@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.errors import InvalidParameter, LedgerError
-from dpfedvis.numerics.files import read_arrays, write_arrays, write_text
+from dpfedvis.numerics.files import make_folder, read_arrays, write_arrays, write_text
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol.signatures import Identity
 from dpfedvis.site.ledger import SiteLedger
@@ -47,7 +47,7 @@ def write_site(
     if is_site(folder):
         raise InvalidParameter("folder", str(folder), "a new one: this is that of a site, with its ledger")
     checked_records(name, records, labels)
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     own = policy or Policy()
     write_text(folder / POLICY, own.to_toml())
     Identity.kept(folder / KEY)

@@ -28,6 +28,7 @@ from accounting.errors import CannotAccount, InvalidParameter, LedgerError
 from accounting.rounding import rounded_up
 from accounting.statement import DEFAULT_DELTA, AllRuns, Statement
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.numerics.files import make_folder
 from dpfedvis.site.all_runs import by_run, forecast, merged, state_of
 from dpfedvis.site.ledger_file import LedgerBusy, holder, is_lifetime, locked, tables
 from dpfedvis.site.run_account import RunAccount
@@ -123,7 +124,7 @@ class SiteLedger:
             raise InvalidParameter("ledger", "in memory", "a file, which can outlive a run, for a lifetime budget")
 
     def _open(self, path: Path, wait: float, create: bool) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         until, told = time.monotonic() + wait, False
         while (lock := locked(path)) is None:
             if time.monotonic() >= until:

@@ -17,7 +17,7 @@ import numpy as np
 
 from accounting.errors import AccountingError
 from accounting.events import from_dict
-from dpfedvis.numerics.files import FileDamaged, read_arrays, write_arrays
+from dpfedvis.numerics.files import FileDamaged, make_folder, read_arrays, write_arrays
 from dpfedvis.protocol.uploads import Upload
 
 OUTBOX = "outbox"  # folder of a site in which each run has one
@@ -50,7 +50,7 @@ class Outbox:
             return
         event, before = json.dumps(upload.event.to_dict()), json.dumps(head)
         tag = self._tag(what, round, event, before, upload.values)
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(self._folder)
         facts = {"event": event, _HEAD: before, "tag": tag}
         arrays = {"values": upload.values, **{name: np.array(text) for name, text in facts.items()}}
         write_arrays(self._path(what, round), arrays)

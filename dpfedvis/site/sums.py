@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 
 from accounting.errors import InvalidParameter
 from dpfedvis.numerics.exact import Integers
-from dpfedvis.numerics.files import FileDamaged
+from dpfedvis.numerics.files import OWNERS, FileDamaged, make_folder, write_bytes
 from dpfedvis.protocol.contract import Contract
 from dpfedvis.protocol.messages import ANSWERED, NOT_PLANNED
 from dpfedvis.protocol.secure_sum import Advert, Member, Opened, SecureSumError, Shares
@@ -144,13 +143,9 @@ class SiteSums:
         """Write the state: it is on disk when this returns, so that a site that was killed answers alike."""
         if self._path is None:
             return
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = self._path.with_suffix(".tmp")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(json.dumps([self._labels, self._asked]).encode() + b"\n" + self._member.to_bytes())
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._path)
+        make_folder(self._path.parent)
+        state = json.dumps([self._labels, self._asked]).encode() + b"\n" + self._member.to_bytes()
+        write_bytes(self._path, state, OWNERS)
 
 
 def _read(path: Path, identity: Identity) -> tuple[dict[str, str], dict[str, str], Member]:

@@ -23,6 +23,7 @@ from accounting import Event, Ledger
 from accounting.errors import AccountingError
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.links.kits import HOME, RUNS, site_name
+from dpfedvis.links.processes import decoded
 from dpfedvis.numerics.files import write_bytes, write_text
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.ask import Reply, Request
@@ -213,15 +214,7 @@ class _Ask:
             self._away.add(name)
             self._progress.away = sorted(self._away)
             return Refused(name, FAILED, f"no answer within {self._patience:g} seconds")
-        try:
-            reply: Reply = wire.decode(data)
-        except wire.Malformed:
-            return Refused(name, MALFORMED, "gave a reply that cannot be read")
-        if isinstance(reply, Refused):
-            return Refused(name, reply.code, reply.words)
-        if reply.site != name:
-            return Refused(name, MALFORMED, f"speaks as {reply.site[:80]}")
-        return reply
+        return decoded(name, data, f"the machine called {name}")
 
 
 def _events(path: Path) -> list[Event]:

@@ -147,7 +147,7 @@ class Processes:
         for left in reversed(range(_RESTARTS + 1)):
             data = self._read(name) if written else None
             if data is not None:
-                return _decoded(name, data)
+                return decoded(name, data, f"the folder given for {name}")
             self._end(name)
             self._start(name)
             # It must know the run before it can answer.
@@ -171,15 +171,18 @@ class Processes:
                     stream.close()
 
 
-def _decoded(name: str, data: bytes) -> Reply:
+def decoded(name: str, data: bytes, place: str) -> Reply:
+    """Return the reply in these bytes, from what stands at `place` for the site of this name; refuse any other."""
     try:
         reply: Reply = wire.decode(data)
     except wire.Malformed:
-        return Refused(name, MALFORMED, "gave a reply that cannot be read")
+        other = data.startswith(b"dpfedvis ") and not data.startswith(wire.MAGIC)
+        words = "speaks another version of the protocol: upgrade it" if other else "gave a reply that cannot be read"
+        return Refused(name, MALFORMED, words)
     if isinstance(reply, Refused):
         return replace(reply, site=name)
     if reply.site != name:
-        return Refused(name, MALFORMED, f"the folder given for {name} is that of {reply.site[:80]}")
+        return Refused(name, MALFORMED, f"{place} is that of {reply.site[:80]}")
     return reply
 
 

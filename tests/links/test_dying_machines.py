@@ -34,14 +34,14 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
         assert processes_of(found.folder) == []
 
 
-def start_dying(machines: Machines, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start the victim so that it dies at this place; the others' environment stays."""
+def start_changed(machines: Machines, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """Start the victim with a fault (`dying_machine/sitecustomize.py`); the others' environment stays."""
     if VICTIM in machines.running:
         machines.kill(VICTIM)
     (machines.kits[VICTIM].folder / "died").unlink(missing_ok=True)
     root = Path(__file__).parent
     with monkeypatch.context() as changed:
-        changed.setenv("DPFEDVIS_DIES", place)
+        changed.setenv(name, value)
         changed.setenv("PYTHONPATH", f"{root / 'dying_machine'}:{root.parents[1]}")
         machines.start(VICTIM)
     machines.wait()
@@ -52,7 +52,7 @@ def test_a_site_that_dies_leaves_the_others_to_go_on(
     machines: Machines, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {name: len(machines.events(name)) for name in NAMES}
-    start_dying(machines, place, monkeypatch)
+    start_changed(machines, monkeypatch, "DPFEDVIS_DIES", place)
     done = machines.run(tmp_path / "run", threshold=3, colluders=1)
     assert (machines.kits[VICTIM].folder / "died").read_text() == place
     assert done.statement.to_dict()["epsilon_end_to_end"] <= 2.0
@@ -69,9 +69,18 @@ def test_a_site_that_dies_leaves_the_others_to_go_on(
 def test_a_site_that_dies_before_it_has_signed_stops_the_run(
     machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_dying(machines, "Agree before", monkeypatch)
+    start_changed(machines, monkeypatch, "DPFEDVIS_DIES", "Agree before")
     before = machines.events("aachen")
     with pytest.raises(RunStopped, match=r"^dresden refused: no answer within 4 seconds"):
         machines.run(tmp_path / "run")
     assert machines.events("aachen") == before
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_site_of_another_version_is_told_to_upgrade(
+    machines: Machines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_changed(machines, monkeypatch, "DPFEDVIS_SPEAKS", "dpfedvis 0")
+    with pytest.raises(RunStopped, match=r"^dresden refused: speaks another version of the protocol: upgrade it$"):
+        machines.run(tmp_path / "run")
     assert not (tmp_path / "run").exists()

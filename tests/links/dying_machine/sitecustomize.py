@@ -1,6 +1,7 @@
-"""Loaded by every interpreter of a machine that is to die: ends it, with all it started, around one kind of request.
+"""Loaded by every interpreter of a machine that is to fail.
 
-DPFEDVIS_DIES="SendMasked after"
+DPFEDVIS_DIES="SendMasked after"    ends it, with all that it started, around one kind of request
+DPFEDVIS_SPEAKS="dpfedvis 0"        lets it speak another version of the protocol
 """
 
 import os
@@ -32,3 +33,8 @@ if "DPFEDVIS_DIES" in os.environ and any("worker_process" in word for word in sy
         return reply
 
     SitePart._answered = dying  # type: ignore[method-assign]
+
+if "DPFEDVIS_SPEAKS" in os.environ and any("worker_process" in word for word in sys.orig_argv):
+    from dpfedvis.protocol import wire
+
+    wire.MAGIC = f"{os.environ['DPFEDVIS_SPEAKS']}\n".encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,9 @@ from dpfedvis.site.outbox import OUTBOX, Outbox
 from dpfedvis.site.persons import Persons
 from dpfedvis.site.policy import Policy, Refusal
 from dpfedvis.site.signed_run import SignedRun
-from dpfedvis.site.sums import STATE, SiteSums
+from dpfedvis.site.sums import STATE, SiteSums, forget
+
+_LABEL = re.compile(r"[0-9a-f]{64}")
 
 
 class Agreement:
@@ -96,8 +99,7 @@ class Agreement:
             check_approved(self._folder, contract, label)
         account = self._ledger.begin(contract.run, self._name, contract.budget, label)
         self._anchors.keep()
-        folder = None if self._folder is None else self._folder / OUTBOX / label
-        outbox = Outbox(self._identity.secret, label, folder)
+        outbox = self._outbox(label)
         computation = Computation(contract, self._name, self._records, self._taking_part(contract))
         signs = self._identity if self._policy.receipts == "signed" else None
         run = SignedRun(self._name, contract, account, outbox, computation, self._anchors, signs)
@@ -105,6 +107,19 @@ class Agreement:
             path = None if self._folder is None else self._folder / STATE / label
             run.sums = SiteSums(contract, label, self._name, self._identity, path)
         return run
+
+    def forget(self, label: str) -> None:
+        """Delete what is kept of a run until it is over: uploads, and secrets of its sums."""
+        # The text comes from a server, and is in a path.
+        if self._folder is not None and isinstance(label, str) and _LABEL.fullmatch(label):
+            self._anchors.collect()  # first: the outbox has been an anchor, too
+            self._anchors.keep()
+            self._outbox(label).clear()
+            forget(self._folder / STATE / label)
+
+    def _outbox(self, label: str) -> Outbox:
+        folder = None if self._folder is None else self._folder / OUTBOX / label
+        return Outbox(self._identity.secret, label, folder)
 
     def signed(self, label: str) -> Signed:
         """Return this site's signature of a contract."""

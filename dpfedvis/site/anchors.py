@@ -47,7 +47,7 @@ class Anchors:
 
     def check(self) -> None:
         """Refuse to go on with a ledger that lacks what this site has released."""
-        self._collect()
+        self.collect()
         if self._lacking:
             raise Refusal(
                 RESTORED,
@@ -63,7 +63,7 @@ class Anchors:
 
     def accept(self) -> None:
         """Take the ledger as it is: its owner says that what it lacks was accounted for."""
-        self._collect()
+        self.collect()
         self._accepted |= self._lacking
         self._lacking.clear()
         self._head = self._ledger.head
@@ -80,7 +80,7 @@ class Anchors:
         self.failed = False
         self._write()
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
         """Find what the ledger lacks of all that is kept beside it."""
         if self._head is not None:
             self.expect(*self._head)

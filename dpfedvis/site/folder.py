@@ -48,6 +48,7 @@ def write_site(
         raise InvalidParameter("folder", str(folder), "a new one: this is that of a site, with its ledger")
     checked_records(name, records, labels)
     make_folder(folder)
+    folder.chmod(0o700)  # it may have been there
     own = policy or Policy()
     write_text(folder / POLICY, own.to_toml())
     Identity.kept(folder / KEY)

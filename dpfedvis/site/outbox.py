@@ -17,7 +17,7 @@ import numpy as np
 
 from accounting.errors import AccountingError
 from accounting.events import from_dict
-from dpfedvis.numerics.files import FileDamaged, make_folder, read_arrays, write_arrays
+from dpfedvis.numerics.files import OWNERS, FileDamaged, make_folder, read_arrays, write_arrays
 from dpfedvis.protocol.uploads import Upload
 
 OUTBOX = "outbox"  # folder of a site in which each run has one
@@ -53,10 +53,8 @@ class Outbox:
         make_folder(self._folder)
         facts = {"event": event, _HEAD: before, "tag": tag}
         arrays = {"values": upload.values, **{name: np.array(text) for name, text in facts.items()}}
-        write_arrays(self._path(what, round), arrays)
-        for path in self._folder.glob(f"{_slug(what)}-{'[0-9]' * 9}.npz"):
-            if path != self._path(what, round):
-                path.unlink()
+        write_arrays(self._path(what, round), arrays, OWNERS)
+        self._delete(what, but=self._path(what, round))
 
     def find(self, what: str, round: int) -> Upload | None:
         """Return the upload of this release and round, or None if it is not kept.
@@ -86,18 +84,23 @@ class Outbox:
     def drop(self, what: str) -> None:
         """Delete the upload of a release that need not be sent again as it is."""
         self._kept.pop(what, None)
-        if self._folder is not None:
-            for path in self._folder.glob(f"{_slug(what)}-{'[0-9]' * 9}.npz"):
-                path.unlink()
+        self._delete(what)
 
     def clear(self) -> None:
         """Delete all uploads: the run is over."""
         self._kept.clear()
         if self._folder is not None and self._folder.exists():
-            for path in self._folder.glob("*.npz"):
+            for path in (*self._folder.glob("*.npz"), *self._folder.glob("*.npz.tmp")):
                 path.unlink()
             with suppress(OSError):
                 self._folder.rmdir()
+
+    def _delete(self, what: str, but: Path | None = None) -> None:
+        """Delete uploads of a release, and drafts of them that a process left when it was killed."""
+        if self._folder is not None:
+            for path in self._folder.glob(f"{_slug(what)}-{'[0-9]' * 9}.npz*"):
+                if path != but:
+                    path.unlink()
 
     def _tag(self, what: str, round: int, event: str, before: str, values: np.ndarray) -> str:
         head = json.dumps([self._run, what, round, event, before, values.dtype.str, list(values.shape)]).encode()

@@ -231,6 +231,7 @@ class Site:
                 if other.account.events():
                     raise Refusal(NOT_AGREED, _OTHER)
                 del self._runs[label]
+                self._agreement.forget(label)
         run.begun = True
         return Done(self.name)
 
@@ -311,10 +312,7 @@ class Site:
         return Events(self.name, tuple(events), run.receipt() if events else None)
 
     def _forget(self, request: Forget) -> Done:
-        run = self._runs.pop(request.contract, None)
-        if run is not None:
-            self._anchors.keep()  # first: the outbox has been an anchor, too
-            run.outbox.clear()
-            if run.sums is not None:
-                run.sums.forget()
+        """Forget a run, also one that was not opened since this site was started."""
+        self._runs.pop(request.contract, None)
+        self._agreement.forget(request.contract)
         return Done(self.name)

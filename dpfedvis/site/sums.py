@@ -9,7 +9,7 @@ import numpy as np
 
 from accounting.errors import InvalidParameter
 from dpfedvis.numerics.exact import Integers
-from dpfedvis.numerics.files import OWNERS, FileDamaged, make_folder, write_bytes
+from dpfedvis.numerics.files import OWNERS, FileDamaged, draft_of, make_folder, write_bytes
 from dpfedvis.protocol.contract import Contract
 from dpfedvis.protocol.messages import ANSWERED, NOT_PLANNED
 from dpfedvis.protocol.secure_sum import Advert, Member, Opened, SecureSumError, Shares
@@ -122,11 +122,6 @@ class SiteSums:
         self._keep()
         return opened
 
-    def forget(self) -> None:
-        """Delete all secrets: the run is over."""
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-
     def _release(self, label: str) -> str:
         """Return the release of a label, or refuse one that is not in the contract."""
         what, _, rest = label.partition("|")
@@ -146,6 +141,12 @@ class SiteSums:
         make_folder(self._path.parent)
         state = json.dumps([self._labels, self._asked]).encode() + b"\n" + self._member.to_bytes()
         write_bytes(self._path, state, OWNERS)
+
+
+def forget(path: Path) -> None:
+    """Delete the state of a run, and a draft of it that a process left when it was killed: the run is over."""
+    for each in (path, draft_of(path)):
+        each.unlink(missing_ok=True)
 
 
 def _read(path: Path, identity: Identity) -> tuple[dict[str, str], dict[str, str], Member]:

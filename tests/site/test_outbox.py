@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,27 @@ def test_nothing_is_kept_when_the_run_is_over(on_disk, tmp_path):
     box.clear()
     assert box.find("gradient", 1) is None
     assert not list(tmp_path.rglob("*.npz"))
+
+
+@pytest.mark.parametrize("how", ["keep", "drop", "clear"])
+def test_drafts_of_a_process_that_was_killed_go_with_their_uploads(how, tmp_path):
+    """They hold values without masks."""
+    box, folder = outbox(tmp_path / "outbox"), tmp_path / "outbox"
+    box.keep("gradient", 1, UPLOADS["integers"])
+    for name in ("gradient-000000001.npz.tmp", "gradient-000000002.npz.tmp"):
+        (folder / name).write_bytes(b"half of it")
+    if how == "keep":
+        box.keep("gradient", 3, UPLOADS["integers"])
+        assert [path.name for path in folder.iterdir()] == ["gradient-000000003.npz"]
+        return
+    box.drop("gradient") if how == "drop" else box.clear()
+    assert not list(tmp_path.rglob("gradient*"))
+
+
+def test_uploads_are_readable_by_their_owner_only(tmp_path):
+    outbox(tmp_path).keep("gradient", 1, UPLOADS["integers"])
+    (path,) = tmp_path.iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def stored(folder):

@@ -29,6 +29,8 @@ VERSION = 1
 MOST_MEMBERS = 100_000
 MOST_RETRIES = 1000
 LEAST_WEIGHT = 1e-12
+_OPTIONAL = ("threshold", "colluders")
+_INTEGERS = ("version", "rounds", "seed", "features", "values", "retries", *_OPTIONAL)
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,7 @@ class Contract:
         checks.text("run", self.run)
         if "/" in self.run:  # a ledger of all runs calls a site RUN/SITE
             raise InvalidParameter("run", self.run, "without a slash")
+        self._check_integers()
         if self.version != VERSION:
             raise InvalidParameter("version of the protocol", self.version, f"{VERSION}, which this code speaks")
         checks.count("rounds", self.rounds)
@@ -144,6 +147,17 @@ class Contract:
         object.__setattr__(self, "extras", dict(sorted(self.extras.items())))
         if not self.derived:
             object.__setattr__(self, "derived", derived(self.seed))
+
+    def _check_integers(self) -> None:
+        """Refuse floats and bools: 4 and 4.0 mean the same, and have different bytes, which a site would both sign."""
+        for name in _INTEGERS:
+            value = getattr(self, name)
+            if value is not None or name not in _OPTIONAL:
+                object.__setattr__(self, name, _integer(name, value))
+        for what, extra in self.extras.items():
+            _integer(f"values of {what}", extra.values)
+        if self.budget is not None and self.budget.rows_per_person is not None:
+            _integer("rows_per_person", self.budget.rows_per_person)
 
     def _check_sharing(self) -> None:
         if self.trust == "aggregate":
@@ -209,6 +223,12 @@ class Contract:
         plans = site_plans(self.plan, mechanism, public, self.names, denominators, weights, self.sharing)
         self.__dict__["_last"] = ((mechanism, public), plans)
         return plans
+
+
+def _integer(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidParameter(name, value, "a whole number, and no float")
+    return int(value)
 
 
 def derived(seed: int) -> str:

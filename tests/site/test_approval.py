@@ -14,7 +14,6 @@ from dpfedvis.site import Identity, Policy, SiteLedger
 from dpfedvis.site.approval import NothingWaits, approve, waiting
 from tests.site.agreed import SIMULATED, contract_of, sites_of
 
-
 ASKING = replace(SIMULATED, approve="each run")
 
 

@@ -31,6 +31,7 @@ class Mirror:
     def __init__(self, ledger: Ledger, folder: Path | None = None, receipts: Sequence[Receipt] = ()) -> None:
         self.ledger, self._own = ledger, folder is not None
         self._known = {_place(event): event.to_json() for event in ledger.events()} if self._own else {}
+        self._written = set(self._known)  # of this run
         self._kept = None if folder is None else folder / "receipts.json"
         self.receipts = {each.site: each for each in receipts}
         if self._kept is not None and self._kept.exists():
@@ -49,6 +50,10 @@ class Mirror:
             if whole > budget.epsilon:
                 raise BudgetExceeded(spent=spent, requested=requested, total=whole, budget=budget, client=name)
 
+    def lacks(self, event: Event) -> bool:
+        """Whether an event of this run has not been written."""
+        return _place(event) not in self._written
+
     def write(self, events: Sequence[Event], receipts: Sequence[Receipt]) -> None:
         """Write events that sites have accounted for."""
         new = []
@@ -62,6 +67,7 @@ class Mirror:
             self.ledger.record(*new)
             if self._own:
                 self._known.update({_place(event): event.to_json() for event in new})
+        self._written |= {_place(event) for event in events}
         self.receipts.update({each.site: each for each in receipts})
         if self._kept is not None and receipts:
             make_folder(self._kept.parent)

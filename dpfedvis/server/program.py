@@ -259,6 +259,8 @@ class Program:
 
 
 def _signed(session: Session) -> dict[str, Any]:
+    """Return what the sites have signed, once the mirror has all of it."""
+    session.catch_up()
     return {"label": session.label, "receipts": tuple(session.mirror.receipts.values())}
 
 

@@ -266,9 +266,8 @@ def test_the_demo_kills_a_hospital_that_comes_back(tmp_path: Path) -> None:
             with Ledger.read(Path(path)) as ledger:
                 own = [(each.what, each.round) for each in ledger.events()]
             mirrored = [(each.what, each.round) for each in mirror.events() if each.client == name]
-            # The one that was killed had charged a release whose bytes never came.
-            assert own[: len(mirrored)] == mirrored
-            assert len(own) - len(mirrored) <= (name == found["killed"])
+            # Also of the one that was killed, which had charged a release whose bytes never came.
+            assert sorted(own, key=str) == sorted(mirrored, key=str)
             assert len(own) == len(set(own))
     views = tmp_path / "demo" / "kits" / "bremen" / "dpfedvis" / "views"
     assert {path.suffix for path in views.iterdir()} == {".csv", ".png", ".html"}

@@ -362,3 +362,12 @@ def test_links_have_a_site(tmp_path: Path) -> None:
         Processes({})
     with pytest.raises(InvalidParameter, match="members"):
         InProcess([])
+
+
+def test_the_mirror_has_each_release_once_though_sites_are_asked_for_all_of_them(tmp_path: Path) -> None:
+    fed, made = data(3), program(GradientPerturbation(trust="aggregate"), rounds=2)
+    with Processes(folders(tmp_path, fed)) as link:
+        found = link.run(made)
+    mirrored = events(found.feddl.ledger)
+    assert len(mirrored) == len(set(mirrored)) == 3 * 2
+    assert not found.feddl.failures

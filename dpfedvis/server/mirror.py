@@ -9,10 +9,13 @@ from pathlib import Path
 
 from accounting import BudgetExceeded, Event, Ledger
 from accounting.accountants import tightest
+from accounting.errors import AccountingError
 from dpfedvis.numerics.files import make_folder, write_text
+from dpfedvis.protocol.ask import Ask
 from dpfedvis.protocol.contract import Contract
-from dpfedvis.protocol.messages import Receipt
+from dpfedvis.protocol.messages import Events, Receipt, ShowEvents
 from dpfedvis.protocol.uploads import BadUpload
+from dpfedvis.server.replies import Replies
 
 
 class Mirror:
@@ -50,10 +53,6 @@ class Mirror:
             if whole > budget.epsilon:
                 raise BudgetExceeded(spent=spent, requested=requested, total=whole, budget=budget, client=name)
 
-    def lacks(self, event: Event) -> bool:
-        """Whether an event of this run has not been written."""
-        return _place(event) not in self._written
-
     def write(self, events: Sequence[Event], receipts: Sequence[Receipt]) -> None:
         """Write events that sites have accounted for."""
         new = []
@@ -72,6 +71,26 @@ class Mirror:
         if self._kept is not None and receipts:
             make_folder(self._kept.parent)
             write_text(self._kept, json.dumps([asdict(each) for each in self.receipts.values()]))
+
+    def catch_up(self, ask: Ask, replies: Replies) -> dict[str, str]:
+        """Write what sites were charged for, by their own ledgers; return those that do not fit, and why.
+
+        A site that died between its charge and its reply has one release more than the server saw. What a site states
+        beyond the contract is left out: it could only make its own ε look larger.
+        """
+        wrong: dict[str, str] = {}
+        for name, reply in zip(ask.sites, ask.each(ShowEvents(replies.label)), strict=True):
+            if not isinstance(reply, Events) or reply.site != name or reply.receipt is None or not reply.events:
+                continue
+            try:
+                replies.check_receipt(reply.receipt, name, reply.events[-1])
+                new = [
+                    each for each in reply.events if replies.planned(each, name) and _place(each) not in self._written
+                ]
+                self.write(new, [reply.receipt])
+            except (BadUpload, AccountingError) as error:
+                wrong[name] = f"its ledger does not fit the mirror: {error}"
+        return wrong
 
 
 def _place(event: Event) -> tuple[str, str, int | None]:

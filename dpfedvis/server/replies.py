@@ -30,7 +30,12 @@ class Replies:
     """
 
     def __init__(self, contract: Contract, *, signed: bool) -> None:
-        self.contract, self._signed, self._label = contract, signed, label_of(contract)
+        self.contract, self._signed, self.label = contract, signed, label_of(contract)
+
+    def planned(self, event: Event, name: str) -> bool:
+        """Whether an event is one that the contract plans for this site."""
+        known = isinstance(event, GaussianRelease) and event.client == name and event.count == 1
+        return known and 0 <= (event.round or 0) <= self.contract.counts.get(event.what, -1)
 
     def expected(self, request: Send) -> Sequence[GaussianRelease | Kind]:
         """Return the event that each site must state, as the contract has it; its kind if it has no noise."""
@@ -65,7 +70,7 @@ class Replies:
             raise BadUpload(name, event.what, round, "states another sensitivity, noise or grid than the contract")
 
     def check_receipt(self, receipt: Receipt, name: str, event: Event, values: Values | None = None) -> None:
-        if (receipt.site, receipt.contract) != (name, self._label):
+        if (receipt.site, receipt.contract) != (name, self.label):
             raise BadUpload(name, event.what, event.round, "has the receipt of another site or contract")
         key = self.contract.members[self.contract.places[name]].key
         # Sites of a simulation sign once a run.

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 
 from accounting import Event, GaussianRelease, checks
-from accounting.errors import AccountingError, InvalidParameter
+from accounting.errors import InvalidParameter
 from accounting.noise import parameter
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.mechanisms import Mechanism
@@ -315,26 +315,10 @@ class Session:
                 request = replace(request, round=self._spare)
 
     def catch_up(self) -> None:
-        """Mirror what real sites were charged for, and whose bytes never came: by their own ledgers.
-
-        A site that died between its charge and its reply has one release more than the server saw. What a site states
-        beyond the contract is left out: it could only make its own ε look larger.
-        """
-        if self._ask.one_process:
-            return
-        for name, reply in zip(self._ask.sites, self._ask.each(ShowEvents(self.label)), strict=True):
-            if not isinstance(reply, Events) or reply.site != name or reply.receipt is None or not reply.events:
-                continue
-            try:
-                self._replies.check_receipt(reply.receipt, name, reply.events[-1])
-                new = [each for each in reply.events if self.mirror.lacks(each) and self._in_contract(each, name)]
-                self.mirror.write(new, [reply.receipt])
-            except (BadUpload, AccountingError) as error:
-                self.failures.append(Failure(name, 0, f"its ledger does not fit the mirror: {error}"))
-
-    def _in_contract(self, event: Event, name: str) -> bool:
-        known = isinstance(event, GaussianRelease) and event.client == name and event.count == 1
-        return known and 0 <= (event.round or 0) <= self.contract.counts.get(event.what, -1)
+        """Let the mirror have what real sites were charged for, and whose bytes never came."""
+        if not self._ask.one_process:
+            wrong = self.mirror.catch_up(self._ask, self._replies)
+            self.failures += [Failure(name, 0, why) for name, why in wrong.items()]
 
     def _enough_there(self) -> bool:
         """Whether as many sites answer now as a sum needs: to repeat one without them would only cost budget."""

@@ -135,6 +135,11 @@ def shortened(name: str) -> str:
     return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
 
 
+def printable(value: Any) -> str:
+    """Return what came from another machine as a terminal may show it: no control characters, on one line."""
+    return "".join(each if each.isprintable() else f"\\x{ord(each):02x}" for each in str(value))
+
+
 def print_json(value: Any) -> None:
     """Print JSON for machines, without NaN or infinity."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False), flush=True)

@@ -54,9 +54,10 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _init(arguments: argparse.Namespace) -> int:
-    from dpfedvis.links.kits import Federation
+    from dpfedvis.links.kits import Federation, require_engine
     from dpfedvis.links.provisioning import fingerprint, provision
 
+    require_engine()
     federation = Federation.read(arguments.file)
     schema = None if federation.schema is None else arguments.file.parent / federation.schema
     kits = provision(federation, arguments.out, schema=schema)
@@ -77,6 +78,9 @@ def _members(kit: Path) -> dict[str, str]:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
+    from dpfedvis.links.kits import require_engine
+
+    require_engine()
     from dpfedvis.experiments.federation_demo import FederationDemo
 
     def tell(words: str) -> None:

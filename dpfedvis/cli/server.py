@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+import socket
 import sys
 import time
 from typing import Any
@@ -35,14 +36,24 @@ def add_parser(subparsers: Any) -> None:
 
 
 def _start(arguments: argparse.Namespace) -> int:
-    from dpfedvis.links.kits import Kit
-    from dpfedvis.links.machines import Machine
+    from dpfedvis.links.kits import Kit, require_engine
+
+    require_engine()
+    from dpfedvis.links.machines import Machine, refuse_running
 
     kit = Kit.read(arguments.kit, "server")
     told = {"server": kit.server, "port": kit.port, "federation": kit.federation, "sites": list(kit.sites)}
-    print_result(arguments, told, f"server of {kit.federation}, port {kit.port}; waits for {', '.join(kit.sites)}")
-    signal.signal(signal.SIGTERM, _interrupt)
+    refuse_running(kit)
+    with socket.socket() as free:
+        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            free.bind(("", kit.port))
+        except OSError as error:
+            raise UnusableArgument(f"port {kit.port} cannot be used: {error.strerror}") from None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     with Machine(kit) as machine:
+        print_result(arguments, told, f"server of {kit.federation}, port {kit.port}; waits for {', '.join(kit.sites)}")
         try:
             while machine.alive:
                 time.sleep(0.5)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from dpfedvis.cli.common import UnusableArgument, add_command, path, print_json, print_result
+from dpfedvis.cli.common import UnusableArgument, add_command, path, print_json, print_result, printable
 
 if TYPE_CHECKING:
     from dpfedvis.links.kits import Kit
@@ -25,6 +26,7 @@ KIT is the folder that the site got from "dpfedvis federation init". start runs 
 port. Nothing leaves before it is in the site's own ledger. After a map was published, views/ in the kit's folder
 dpfedvis/ has the places of the site's own records; nothing of it is sent.
 """
+_LEAST_LABEL = 12
 
 
 def add_parser(subparsers: Any) -> None:
@@ -52,7 +54,8 @@ def add_parser(subparsers: Any) -> None:
         )
         action.add_argument("kit", type=path, metavar="KIT", help="folder of the site's kit")
         if name == "approve":
-            action.add_argument("--yes", action="store_true", help="do not ask")
+            action.add_argument("--yes", metavar="LABEL", help="do not ask: approve the contract of this label, or of "
+                                "its first 12 letters or more")  # fmt: skip
         if name == "place":
             action.add_argument("file", type=path, metavar="FILE", help="table with the columns of the schema")
             action.add_argument("--out", type=path, required=True, metavar="FOLDER", help="where to write the view")
@@ -81,13 +84,22 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _start(arguments: argparse.Namespace) -> int:
+    from dpfedvis.links.kits import require_engine
+
+    require_engine()
     from dpfedvis.links.machines import Machine, refuse_running
+    from dpfedvis.links.site_checks import check_site
     from dpfedvis.reporting.site_views import write_site_view
+    from dpfedvis.site.approval import WAITING
     from dpfedvis.site.own_table import OwnTable
     from dpfedvis.site.site import PLACES
 
     kit = _kit(arguments)
+    os.umask(0o077)
     refuse_running(kit)
+    for check in check_site(kit, offline=True):
+        if not check.passed:
+            raise UnusableArgument(f"{check.name}: {check.words} (dpfedvis site check {kit.folder})")
     dataset = OwnTable.read(kit.home).prepare(kit.name)
     told = {"site": kit.name, "records": len(dataset.X), "server": f"{kit.server}:{kit.port}"}
     print_result(
@@ -95,11 +107,18 @@ def _start(arguments: argparse.Namespace) -> int:
     )
     places = kit.home / PLACES
     seen = places.stat().st_mtime_ns if places.exists() else 0
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    waits = kit.home / WAITING
+    asked = False
     with Machine(kit) as machine:
         try:
             while machine.alive:
                 time.sleep(0.5)
+                if waits.exists() and not asked:
+                    words = f"a run waits for your approval: dpfedvis site approve {kit.folder}"
+                    print(words, file=sys.stderr, flush=True)
+                asked = waits.exists()
                 if places.exists() and places.stat().st_mtime_ns != seen:
                     seen = places.stat().st_mtime_ns
                     files = write_site_view(kit.home, kit.name)
@@ -124,7 +143,8 @@ def _ledger(arguments: argparse.Namespace) -> int:
     lines = [f"{'when':25}  {'run':12}  {'what':24}  {'round':>5}  {'integers':>8}  to"]
     for each in report.left:
         number = "" if each.round is None else each.round
-        lines.append(f"{each.time:25}  {each.run[:12]:12}  {each.what:24}  {number:>5}  {each.values:>8}  {each.to}")
+        run, what = printable(each.run)[:12], printable(each.what)
+        lines.append(f"{each.time:25}  {run:12}  {what:24}  {number:>5}  {each.values or '?':>8}  {each.to}")
     limit = report.lifetime_epsilon
     left = "no limit is set" if limit is None else f"of {limit:g} that the policy allows"
     spent = f"ε {report.epsilon:.4g} together at δ {report.delta:g}"
@@ -145,15 +165,20 @@ def _approve(arguments: argparse.Namespace) -> int:
                 shown = ", ".join(f"{what} ({count} times)" for what, count in value.items())
             elif isinstance(value, list):
                 shown = ", ".join(map(str, value)) or "nothing"
-            print(f"{name:12} {'–' if shown is None else shown}")
-    if not arguments.yes:
+            print(f"{name:12} {'–' if shown is None else printable(shown)}")
+    if arguments.yes is not None:
+        if len(arguments.yes) < _LEAST_LABEL or not contract["label"].startswith(arguments.yes):
+            raise UnusableArgument(
+                f"another contract waits, or --yes has fewer than {_LEAST_LABEL} letters of its label"
+            )
+    else:
         if not sys.stdin.isatty():
-            raise UnusableArgument("there is no terminal to ask; read the contract above, and give --yes")
+            raise UnusableArgument("there is no terminal to ask; read the contract above, and give --yes LABEL")
         if input("approve this run? [y/N] ").strip().lower() not in ("y", "yes"):
             print("not approved")
             return 1
     approve(kit.home, contract["label"])
-    print_result(arguments, {"approved": contract}, f"approved: run {contract['run']}")
+    print_result(arguments, {"approved": contract}, f"approved: run {printable(contract['run'])}")
     return 0
 
 
@@ -165,6 +190,7 @@ def _place(arguments: argparse.Namespace) -> int:
     kit = _kit(arguments)
     table, request = OwnTable.read(kit.home), published(kit.home)
     fed = table.federated(table.load(arguments.file))
+    os.umask(0o077)
     places = place(request, fed.clients[0].X)
     files = write_own_view(arguments.out, kit.name, table, arguments.file, places, request)
     told = {"records": len(places), "files": [str(each) for each in files]}
@@ -174,8 +200,11 @@ def _place(arguments: argparse.Namespace) -> int:
 
 def _clear(arguments: argparse.Namespace) -> int:
     from dpfedvis.site import accept_restored, clear_failure
+    from dpfedvis.site.folder import is_site
 
     kit = _kit(arguments)
+    if not is_site(kit.home):
+        raise UnusableArgument(f"nothing to clear: {kit.name} was never started")
     (accept_restored if arguments.restored else clear_failure)(kit.home)
     done = "takes its ledger as it is" if arguments.restored else "goes on after its failure"
     print_result(arguments, {"site": kit.name, "restored": arguments.restored}, f"{kit.name} {done}")

@@ -78,6 +78,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     _processes: Path | None = None
     _real: NVFlare | None = None
     _receipts: tuple[str, ...] = ()
+    _between_machines: bool = False
     _data_facts: dict[str, Any]
     _remarks: tuple[str, ...] = ()
 
@@ -272,6 +273,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         finally:
             link.close()
         self._keep(fed, published.feddl)
+        self._between_machines = self._real is not None
         if self._real is not None:
             self._receipts = tuple(sorted(receipt.site for receipt in published.receipts))
             self._data_facts["records"] = round(sum(each.denominator for each in published.contract.members))
@@ -364,7 +366,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             facts=self._facts(),
             remarks=self._remarks,
             simulation=simulation,
-            one_machine=not self._receipts,
+            one_machine=not self._between_machines,
         )
 
     def _facts(self) -> dict[str, Any]:
@@ -377,12 +379,19 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             "clients": len(self._clients),
             "ledger": "the server's mirror of the sites' ledgers",
             **self._data_facts,
-            **({"receipts": f"signed by sites {', '.join(self._receipts)}"} if self._receipts else {}),
+            **({"receipts": self._signed_by()} if self._between_machines else {}),
             "landmarks": len(self.landmarks_),
             "rounds": len(result.trace),
             "bandwidth": list(result.public.kernel.gammas),
             "sampling_rate": result.public.sampling_rate,
         }
+
+    def _signed_by(self) -> str:
+        """Which real sites have signed for all events that are stated of them, and which have not."""
+        others = [name for name in self._clients if name not in self._receipts]
+        signed = f"signed by sites {', '.join(self._receipts)}" if self._receipts else "signed by no site"
+        missing = f"; not by {', '.join(others)}, whose own ledger may have more than is stated here"
+        return signed + (missing if others else "")
 
     def _by_client(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the part of each client, by name, of values in the order of the result."""

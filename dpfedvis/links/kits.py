@@ -16,6 +16,7 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,11 @@ RUNS = f"{HOME}/runs"
 ADMIN = "admin@dpfedvis.local"  # the engine wants an address
 ORGANISATION = "dpfedvis"
 _FACTS = "kit.json"
-_MODULES = {
-    "server": ("nvflare.private.fed.app.server.server_train", "fed_server.json"),
-    "site": ("nvflare.private.fed.app.client.client_train", "fed_client.json"),
-}
+SERVER, CLIENT = "fed_server.json", "fed_client.json"  # where the engine's settings are
+
+
+class EngineMissing(DpfedvisError):
+    """The extra ``nvflare`` is not installed."""
 
 
 class NotAKit(DpfedvisError):
@@ -72,7 +74,7 @@ class Federation:
         if not isinstance(self.sites, tuple) or len(self.sites) < 2:
             raise InvalidParameter("sites", self.sites, "a list of two names or more")
         for site in self.sites:
-            _check_name("sites", site)
+            _check_name("name of a site", site)
         if len({site.lower() for site in self.sites} | {"server", "admin", "authority"}) < len(self.sites) + 3:
             raise InvalidParameter("sites", list(self.sites), "distinct names, and none of server, admin, authority")
         if not isinstance(self.server, str) or not re.fullmatch(
@@ -148,14 +150,13 @@ class Kit:
     def read(cls, folder: str | Path, *roles: str) -> Kit:
         """Read a kit that must have one of these roles, if any are named."""
         folder = Path(folder).absolute()
-        wanted = " or ".join(roles) or "machine"
         try:
             facts = json.loads((folder / HOME / _FACTS).read_text(encoding="utf-8"))
             kit = cls(folder, **facts)
         except (OSError, ValueError, KeyError, TypeError):
-            raise NotAKit(f"{folder} is not the kit of a {wanted} (see dpfedvis federation init)") from None
+            raise NotAKit(f"{folder} is not the kit of {_needed(roles)} (see dpfedvis federation init)") from None
         if roles and kit.role not in roles:
-            raise NotAKit(f"{folder} is the kit of {_called(kit)}; the kit of a {wanted} is needed here")
+            raise NotAKit(f"{folder} is the kit of {_called(kit)}; that of {_needed(roles)} is needed here")
         return kit
 
     def write(self) -> None:
@@ -172,10 +173,17 @@ class Kit:
     @property
     def command(self) -> list[str]:
         """The engine's program for this machine."""
-        module, start = _MODULES[self.role]
+        start = SERVER if self.role == "server" else CLIENT
         settings = ["secure_train=true", f"org={ORGANISATION}", "config_folder=config"]
         settings += [f"uid={self.name}"] if self.role == "site" else []
-        return [sys.executable, "-u", "-m", module, "-m", str(self.folder), "-s", start, "--set", *settings]
+        engine = [sys.executable, "-u", "-m", "dpfedvis.links.engine"]
+        return [*engine, "-m", str(self.folder), "-s", start, "--set", *settings]
+
+
+def require_engine() -> None:
+    """Raise unless NVIDIA FLARE is installed."""
+    if find_spec("nvflare") is None or find_spec("psutil") is None:
+        raise EngineMissing('NVIDIA FLARE is not installed: pip install "dpfedvis[nvflare]"')
 
 
 def site_name(folder: Path) -> str:
@@ -184,6 +192,10 @@ def site_name(folder: Path) -> str:
         return Kit.read(folder).name
     except NotAKit:
         return "a site"
+
+
+def _needed(roles: tuple[str, ...]) -> str:
+    return " or ".join("a site" if role == "site" else f"the {role}" for role in roles) or "a machine"
 
 
 def _called(kit: Kit) -> str:

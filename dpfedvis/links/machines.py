@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+import threading
 import time
 from contextlib import suppress
 from types import TracebackType
@@ -17,6 +18,7 @@ from dpfedvis.links.kits import Kit
 from dpfedvis.links.provisioning import keep_storage_at_home
 
 LOG = "engine.log"
+_LOOK = 0.5
 _LEFTOVERS = ("daemon_pid.fl", "pid.fl", "shutdown.fl", "restart.fl")  # of a kill; they would block a start
 
 
@@ -52,6 +54,8 @@ class Machine:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                umask=0o077,
+                pass_fds=[self._lock.fileno()],  # so that a program that is left over blocks another start
                 start_new_session=True,  # so that it can be ended with all that it starts
             )
 
@@ -93,6 +97,21 @@ class Machine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def end_with_parent() -> None:
+    """End this process, and all that it started, when the one that started it is gone, however that ended."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK)
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def refuse_running(kit: Kit) -> None:

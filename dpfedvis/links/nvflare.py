@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import shutil
+import socket
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +26,9 @@ from dpfedvis.errors import DpfedvisError
 from dpfedvis.links.kits import ADMIN, Kit
 from dpfedvis.numerics.files import write_text
 from dpfedvis.numerics.layouts import Progress
+from dpfedvis.protocol.messages import digest_of_events
 from dpfedvis.protocol.signatures import verify
+from dpfedvis.protocol.wire import label_of
 from dpfedvis.server import Program, Published
 
 BEGUN = "job"  # in the checkpoint: a job of the run has begun
@@ -133,8 +137,7 @@ class NVFlare:
             raise
         finally:
             self.close()
-        published = Published.of_bytes(data)
-        self._check_receipts(published)
+        published = self._check(Published.of_bytes(data), program, run)
         _mirror(ledger, list(published.feddl.ledger.events()))
         return published
 
@@ -159,17 +162,33 @@ class NVFlare:
         known = self._engine("get_connected_client_list")
         return {each.name: each.last_connect_time for each in known if each.name in self.kit.sites}
 
-    def _check_receipts(self, published: Published) -> None:
-        """Raise unless contract and receipts are signed by the keys that the kit has of the sites."""
-        keys = {member.name: member.key for member in published.contract.members}
-        if keys != dict(self.kit.members):
+    def _check(self, published: Published, program: Program, run: str) -> Published:
+        """Hold what the server gave against what was submitted, and what sites signed; keep receipts that fit.
+
+        A receipt counts if it is signed by the key in this kit, for this contract, and for exactly the events that the
+        server gave of that site.
+        """
+        contract, events = published.contract, list(published.feddl.ledger.events())
+        if {member.name: member.key for member in contract.members} != dict(self.kit.members):
             raise RunStopped("the contract of the run has other sites or keys than this kit")
+        if (contract.run, contract.budget) != (run, program.settings.budget):
+            raise RunStopped("the server gave the result of another run, or under another budget")
+        fitting = {}
         for receipt in published.receipts:
-            if not verify(keys.get(receipt.site, ""), receipt.signature, receipt.signed):
-                raise RunStopped(f"the receipt of {receipt.site[:80]} is not signed by its key")
+            own = [event for event in events if event.client == receipt.site]
+            signed = verify(self.kit.members.get(receipt.site, ""), receipt.signature, receipt.signed)
+            label = receipt.contract == published.label == label_of(contract)
+            if signed and label and receipt.values == digest_of_events(own):
+                fitting[receipt.site] = receipt
+        return replace(published, receipts=tuple(fitting[name] for name in sorted(fitting)))
 
     def _opened(self) -> Any:
         if self._session is None:
+            try:  # first: the engine takes half a minute to say that nobody is there
+                socket.create_connection((self.kit.server, self.kit.port), timeout=5).close()
+            except OSError as error:
+                where = f"{self.kit.server}:{self.kit.port}"
+                raise EngineUnavailable(f"the server at {where} does not answer ({error})") from None
             from nvflare.fuel.flare_api.flare_api import new_secure_session
 
             try:
@@ -192,9 +211,13 @@ class NVFlare:
             if begun is not None:
                 begun.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 write_text(begun, run)
+            self._end_jobs(run)
             job = self._submit(program, run)
             try:
                 found = self._followed(job, progress)
+            except KeyboardInterrupt:
+                self._end(job)  # otherwise the sites would go on
+                raise
             except _JobLost as lost:
                 # The process of one site's job died alone, for one: the run goes on in another job.
                 failed += 1
@@ -203,6 +226,21 @@ class NVFlare:
                 continue
             if found is not None:
                 return found
+
+    def _end_jobs(self, run: str) -> None:
+        """End jobs of this run that still go on: an older one holds the ledgers of the sites."""
+        for each in self._engine("list_jobs"):
+            status, job = str(each.get("status") or ""), each.get("job_id") or each.get("id")
+            if each.get("job_name", each.get("name")) == _job_name(run) and not status.startswith("FINISHED"):
+                self._end(str(job))
+
+    def _end(self, job: str) -> None:
+        """End a job. One that was lost with an earlier server cannot be ended, and needs not be."""
+        with suppress(EngineUnavailable):
+            self._engine("abort_job", job)
+            until = time.monotonic() + _CONNECT
+            while not self._status(job).startswith("FINISHED") and time.monotonic() < until:
+                time.sleep(_POLL)
 
     def _submit(self, program: Program, run: str) -> str:
         with tempfile.TemporaryDirectory() as draft:
@@ -230,9 +268,7 @@ class NVFlare:
             back = bool(away) and all(self._last_seen().get(name, 0.0) > seen[name] for name in away)
             if back:
                 # The engine takes no machine back into a running job.
-                self._engine("abort_job", job)
-                while not self._status(job).startswith("FINISHED"):
-                    time.sleep(_POLL)
+                self._end(job)
                 return None
             if "published" in facts:
                 until = until or time.monotonic() + (self._patience if away else 0.0)
@@ -273,6 +309,10 @@ class NVFlare:
         return found if isinstance(found, dict) and "stage" in found else None
 
 
+def _job_name(run: str) -> str:
+    return f"dpfedvis-{run}"
+
+
 def _mirror(ledger: Ledger | None, events: Sequence[Event]) -> None:
     """Write what is not yet in the ledger of a run; the server's has the same order."""
     if ledger is not None and (new := events[len(list(ledger.events())) :]):
@@ -292,12 +332,25 @@ def write_job(
 
     `server` is another object than our own part of the server, for tests of what a server may ask.
     """
-    from nvflare.collab import CollabRecipe
-
-    from dpfedvis.links.nvflare_job import ServerPart, SitePart
+    from dpfedvis.links.nvflare_job import ServerPart
 
     own = server or ServerPart(base64.b64encode(program.to_bytes()).decode(), run, patience, approval)
-    recipe = CollabRecipe(job_name=f"dpfedvis-{run}", server=own, client=SitePart(), min_clients=sites)
+    return _export(folder, _job_name(run), own, sites)
+
+
+def write_client_config(folder: Path) -> Path:
+    """Write the files of any job; return the one with the settings of a site's part, which is the same in all jobs."""
+    from dpfedvis.links.nvflare_job import ServerPart
+
+    return _export(folder, "any", ServerPart("", "any", 1.0, 1.0), 1) / "app" / "config" / "config_fed_client.json"
+
+
+def _export(folder: Path, name: str, server: object, sites: int) -> Path:
+    from nvflare.collab import CollabRecipe
+
+    from dpfedvis.links.nvflare_job import SitePart
+
+    recipe = CollabRecipe(job_name=name, server=server, client=SitePart(), min_clients=sites)
     with warnings.catch_warnings():
         # It takes the program's settings and the run's name, which are public, for secrets.
         warnings.simplefilter("ignore")

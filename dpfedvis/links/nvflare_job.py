@@ -10,6 +10,8 @@ import base64
 import hashlib
 import json
 import logging
+import re
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,14 +22,14 @@ from typing import Any
 from nvflare.collab import collab
 
 from accounting import Event, Ledger
-from accounting.errors import AccountingError
+from accounting.errors import AccountingError, InvalidParameter
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.links.kits import HOME, RUNS, site_name
 from dpfedvis.links.processes import decoded
 from dpfedvis.numerics.files import write_bytes, write_text
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.ask import Reply, Request
-from dpfedvis.protocol.messages import APPROVAL, FAILED, MALFORMED, STORAGE, Agree, Forget, Refused
+from dpfedvis.protocol.messages import APPROVAL, BUSY, FAILED, MALFORMED, NOT_AGREED, STORAGE, Agree, Forget, Refused
 from dpfedvis.server import Program
 from dpfedvis.site.folder import open_site
 
@@ -35,6 +37,8 @@ PROGRESS = "dpfedvis"  # topic of the admin's question how far a run is
 FINISHED, STOPPED = "published.bin", "stopped.json"  # what a job leaves in its folder of the run
 _LOOK = 4.0  # seconds that a site takes at most before it says that it is still computing
 _COMPUTING = b""
+_MOST_REQUEST = 2**28  # bytes
+_RUN = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _APPROVAL_POLL = 1.0
 _log = logging.getLogger(__name__)
 
@@ -48,6 +52,7 @@ class SitePart:
 
     def __init__(self) -> None:
         self._thread: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
         self._asked, self._answer = "", Future[bytes]()
         self._reply: Callable[[bytes], bytes] | None = None
 
@@ -55,21 +60,34 @@ class SitePart:
     def answer(self, request: bytes) -> bytes:
         """Return the reply to a request; nothing, if it is not ready yet: ask again with the same bytes."""
         try:
-            if not isinstance(request, bytes):
-                return self._refused(MALFORMED, "the request cannot be read: it is not bytes")
-            asked = hashlib.sha256(request).hexdigest()
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1)
-            if asked != self._asked or self._answer.done():
-                kit = Path(collab.fl_ctx.get_engine().get_workspace().get_root_dir())
-                self._asked, self._answer = asked, self._thread.submit(self._answered, kit, request)
-            return self._answer.result(_LOOK)
+            if collab.caller != "server":
+                return self._refused(NOT_AGREED, "only the server asks a site")
+            if not isinstance(request, bytes) or len(request) > _MOST_REQUEST:
+                return self._refused(MALFORMED, "the request cannot be read: it is not bytes, or too large")
+            return self._begun(request).result(_LOOK)
         except NotYet:
             return _COMPUTING
         except Exception:
             # An exception would travel with its text, which may quote a record.
             _log.warning("a request could not be answered", exc_info=True)
             return self._refused(FAILED, "this site could not do it; its own log says why")
+
+    def _begun(self, request: bytes) -> Future[bytes]:
+        """Return the answer that is being made, or begin it: one after the other."""
+        asked, kit = (
+            hashlib.sha256(request).hexdigest(),
+            Path(collab.fl_ctx.get_engine().get_workspace().get_root_dir()),
+        )
+        with self._lock:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1)
+            if asked != self._asked or self._answer.done():
+                if not self._answer.done() and self._asked:
+                    busy = Future[bytes]()
+                    busy.set_result(self._refused(BUSY, "this site is still computing for another request"))
+                    return busy
+                self._asked, self._answer = asked, self._thread.submit(self._answered, kit, request)
+            return self._answer
 
     def _answered(self, kit: Path, request: bytes) -> bytes:
         if self._reply is None:
@@ -106,6 +124,8 @@ class ServerPart:
     @collab.main  # type: ignore[untyped-decorator]
     def main(self) -> None:
         """Run the program, and leave what it published in the folder of the run."""
+        if not _RUN.fullmatch(self.run):  # it is the name of a folder
+            raise InvalidParameter("run", self.run[:80], "letters, digits, - and _, at most 63")
         engine = collab.fl_ctx.get_engine()
         folder = Path(engine.get_workspace().get_root_dir()) / RUNS / self.run
         progress = _Progress()

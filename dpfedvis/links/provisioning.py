@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import shutil
 import tempfile
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from importlib.resources import files
 from io import StringIO
@@ -22,8 +24,13 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from accounting.errors import InvalidParameter
+from dpfedvis.data import Schema
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.links.kits import ADMIN, HOME, ORGANISATION, RUNS, Federation, Kit
+from dpfedvis.mechanisms import KMeans
+from dpfedvis.mechanisms.density import GridCounts
+from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
+from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.files import write_text
 from dpfedvis.protocol.signatures import Identity
 from dpfedvis.site.folder import KEY, LEDGER, POLICY
@@ -41,7 +48,23 @@ SERVER_CLASSES = ["nvflare.collab.runtime.controller.CollabController", "dpfedvi
 _RIGHTS = dict.fromkeys(("submit_job", "manage_job", "view"), "any")
 _RIGHTS |= dict.fromkeys(("clone_job", "download_job", "operate", "shell_commands", "byoc"), "none")
 _SERVER_RIGHTS = {"app_command": "any"}  # to ask how far a run is
+# What a policy begins with: sums over sites, for a private map.
+BEGINS = {
+    "trusts": ["aggregate"],
+    "releases": [*(each.what for each in (ScaleHistogram, Moments, SecondMoments, KMeans, GridCounts))],
+}
+_NEEDLESS = (
+    *("readme.txt", "startup/start.sh", "startup/sub_start.sh", "startup/stop_fl.sh", "startup/fl_admin.sh"),
+    *("startup/readme.txt", "startup/system_info.ipynb", "local/privacy.json.sample"),
+)
 _LOG_STREAMER = "site_log_streamer"
+# A job talks to its engine over the loopback device: encrypted, and with certificates, as other users of it cannot.
+_LOOPBACK = {
+    "scheme": "tcp",
+    "host_names": ["localhost"],
+    "default_host": "localhost",
+    "connection_security": "mtls",
+}
 _HEARTBEAT = 30  # seconds without a sign of life after which a machine is not connected
 
 
@@ -63,8 +86,10 @@ def provision(federation: Federation, out: str | Path, *, schema: Path | None = 
     out = Path(out)
     if out.exists() and any(out.iterdir()):
         raise InvalidParameter("out", str(out), "a new or empty folder: kits are never overwritten")
+    if schema is not None:
+        Schema.read(schema)  # raises for one that sites could not use
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out) as draft:
+    with _for_the_owner_alone(), tempfile.TemporaryDirectory(dir=out) as draft:
         made = _engine_kits(federation, Path(draft))
         roles = {"server": made / federation.server, "admin": made / ADMIN}
         roles |= {site: made / site for site in federation.sites}
@@ -76,11 +101,23 @@ def provision(federation: Federation, out: str | Path, *, schema: Path | None = 
             else:
                 _write_other(kit, schema)
             _write_local(kit.folder / "local", kit.role)
+            for needless in _NEEDLESS:  # scripts would start the engine without our guard
+                (kit.folder / needless).unlink(missing_ok=True)
             kit.folder.chmod(0o700)
             kit.folder.rename(out / name)
         (made.parent / "state").rename(out / AUTHORITY)
         (out / AUTHORITY).chmod(0o700)
+        _forget_keys(out / AUTHORITY / "cert.json")
     return {name: out / name for name in roles}
+
+
+@contextmanager
+def _for_the_owner_alone() -> Iterator[None]:
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def fingerprint(key: str) -> str:
@@ -110,7 +147,7 @@ def _engine_kits(federation: Federation, draft: Path) -> Path:
     machine = {"org": ORGANISATION}
     participants: list[dict[str, Any]] = [
         {"name": federation.server, "type": "server", "fed_learn_port": federation.port, "admin_port": federation.port},
-        *({"name": site, "type": "client"} for site in federation.sites),
+        *({"name": site, "type": "client", "listening_host": _LOOPBACK} for site in federation.sites),
         {"name": ADMIN, "type": "admin", "role": "project_admin"},
     ]
     settings: dict[str, Any] = {
@@ -140,6 +177,15 @@ def _engine_kits(federation: Federation, draft: Path) -> Path:
     return made
 
 
+def _forget_keys(path: Path) -> None:
+    """Take the private keys of all machines out of what the authority keeps; its own stays."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    for each in kept.values():
+        if isinstance(each, dict):
+            each.pop("pri_key", None)
+    write_text(path, json.dumps(kept, indent=2))
+
+
 def _kit(federation: Federation, folder: Path, name: str, keys: dict[str, str]) -> Kit:
     role = name if name in ("server", "admin") else "site"
     kit = Kit(
@@ -159,7 +205,7 @@ def _kit(federation: Federation, folder: Path, name: str, keys: dict[str, str]) 
 def _write_site(kit: Kit, federation: Federation, schema: Path | None) -> None:
     home, members = kit.home, kit.members
     SiteLedger.make(home / LEDGER)
-    policy = replace(Policy.of(dict(federation.policy or {})), members=members)
+    policy = replace(Policy.of({**BEGINS, **(federation.policy or {})}), members=members)
     write_text(home / POLICY, _template("policy.toml").render(values=policy.to_toml(), name=kit.name))
     write_text(home / TABLE, _template("site.toml").render(name=kit.name, features=federation.features))
     _write_schema(home, schema)

@@ -46,8 +46,11 @@ class CheckFailed(DpfedvisError):
     """What a check found."""
 
 
-def check_site(kit: Kit) -> Iterator[Check]:
-    """Look at data, policy, keys, ledger, rules for jobs, clock and connection of a site, one after the other."""
+def check_site(kit: Kit, *, offline: bool = False) -> Iterator[Check]:
+    """Look at data, policy, keys, ledger, rules for jobs, clock and connection of a site, one after the other.
+
+    `offline` leaves the connection out.
+    """
     looked: dict[str, Callable[[Kit], str]] = {
         "engine": _engine,
         "data": _data,
@@ -58,6 +61,8 @@ def check_site(kit: Kit) -> Iterator[Check]:
         "clock": _clock,
         "connection": _connection,
     }
+    if offline:
+        del looked["connection"]
     for name, look in looked.items():
         try:
             yield Check(name, True, look(kit))
@@ -111,9 +116,14 @@ def _keys(kit: Kit) -> str:
 
 
 def _ledger(kit: Kit) -> str:
+    policy = Policy.read(kit.home / POLICY)
     with SiteLedger.read(kit.home / LEDGER) as ledger:
-        runs = ledger.all_runs(Policy.read(kit.home / POLICY).lifetime_delta)
-    return f"{runs.runs} runs so far, ε {runs.epsilon:.3g} together"
+        runs, limit = ledger.all_runs(policy.lifetime_delta), ledger.limit
+    if limit is not None and limit != (policy.lifetime_epsilon, policy.lifetime_delta):
+        raise CheckFailed(
+            f"lifetime_epsilon was {limit[0]:g} in the first run, and stays with the ledger; policy.toml has another"
+        )
+    return f"runs so far: {runs.runs}, ε {runs.epsilon:.3g} together"
 
 
 def _jobs(kit: Kit) -> str:
@@ -129,7 +139,9 @@ def _jobs(kit: Kit) -> str:
     for role, own in rights.items():
         if own == "any" or {own.get(name, "none") for name in ("byoc", "shell_commands")} != {"none"}:
             raise CheckFailed(f"local/authorization.json lets {role} ship code or run commands here")
-    return "no code, no commands and no logs cross the border"
+    if "dpfedvis.links.engine" not in kit.command:
+        raise CheckFailed("the engine would run without the guard of dpfedvis")
+    return "only jobs of dpfedvis, no code, no commands, no logs"
 
 
 def _clock(kit: Kit) -> str:

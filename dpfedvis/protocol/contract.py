@@ -29,6 +29,7 @@ VERSION = 1
 MOST_MEMBERS = 100_000
 MOST_RETRIES = 1000
 LEAST_WEIGHT = 1e-12
+LONGEST_NAME = 500
 _OPTIONAL = ("threshold", "colluders")
 _INTEGERS = ("version", "rounds", "seed", "features", "values", "retries", *_OPTIONAL)
 
@@ -121,8 +122,9 @@ class Contract:
 
     def __post_init__(self) -> None:
         checks.text("run", self.run)
-        if "/" in self.run:  # a ledger of all runs calls a site RUN/SITE
-            raise InvalidParameter("run", self.run, "without a slash")
+        # A ledger of all runs calls a site RUN/SITE; and the owner of a site reads the name on a terminal.
+        if "/" in self.run or not self.run.isprintable() or len(self.run) > LONGEST_NAME:
+            raise InvalidParameter("run", self.run[:80], f"printable, without a slash, at most {LONGEST_NAME} letters")
         self._check_integers()
         if self.version != VERSION:
             raise InvalidParameter("version of the protocol", self.version, f"{VERSION}, which this code speaks")

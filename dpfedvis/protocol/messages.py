@@ -7,6 +7,8 @@ contract by its hash.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from types import NoneType
 from typing import Any, cast
@@ -55,7 +57,8 @@ class Receipt(Typed):
     sequence : int
     head : str
     values : str
-        Hash of the upload that the receipt is for; empty in a simulation.
+        Hash of the upload that the receipt is for, or of all events of the run (`digest_of_events`); empty in a
+        simulation.
     signature : str
         In hexadecimal digits; empty in a simulation, where a site signs once a run.
     """
@@ -71,6 +74,11 @@ class Receipt(Typed):
     def signed(self) -> bytes:
         """The bytes that the signature is of."""
         return f"receipt|{self.contract}|{self.sequence}|{self.head}|{self.values}|{self.site}".encode()
+
+
+def digest_of_events(events: Sequence[Event]) -> str:
+    """Return the hash of a site's events of one run, whatever their order."""
+    return hashlib.sha256("\n".join(sorted(each.to_json() for each in events)).encode()).hexdigest()
 
 
 _KINDS: dict[str, type[Any] | tuple[type[Any], ...]] = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpfedvis.data import Dataset, Schema
 from dpfedvis.links import NVFlare
-from dpfedvis.links.kits import Kit
+from dpfedvis.links.kits import Kit, require_engine
 from dpfedvis.site.own_table import SCHEMA
 
 if TYPE_CHECKING:
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 def facts_of(kit: str) -> dict[str, Any]:
     """Return settings of a run that follow from the kit of a federation's admin."""
+    require_engine()
     found = Kit.read(kit, "admin")
-    facts = {"data": f"federation {found.federation}", "kit": str(found.folder)}
+    # What sites send is at the server, and not here.
+    facts = {"data": f"federation {found.federation}", "kit": str(found.folder), "recorded_rounds": 0}
     return facts if found.features is None else {**facts, "features": found.features}
 
 

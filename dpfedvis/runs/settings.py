@@ -123,7 +123,7 @@ class RunConfig(EstimatorSettings):
             raise UnknownSetting("tables", known_tables())
         if values.get("link", "in-process") == "nvflare":
             values = _of_federation(values)
-        elif values.get("kit") is not None:
+        elif values.get("kit") is not None and values.get("link", "in-process") == "in-process":
             raise InvalidParameter("kit", values["kit"], "left out without --link nvflare")
         if values.get("data") is None:
             raise InvalidParameter("data", None, "given: the name of a data set, or a file")
@@ -253,6 +253,10 @@ class RunConfig(EstimatorSettings):
     def resolved(self, fed: FederatedData) -> Self:
         """Return the settings with all open choices made; they rest on public facts of `fed` alone."""
         chosen = super().resolved(fed)
+        if self.link == "nvflare" and chosen.release != "none":
+            raise InvalidParameter(
+                "release", chosen.release, "none, with a budget, between real sites: no row of a record leaves one"
+            )
         seeded, evaluate = chosen.noise == "seeded", self.evaluate
         if evaluate and not seeded:
             raise InvalidParameter(
@@ -298,7 +302,7 @@ def _of_federation(values: Mapping[str, Any]) -> dict[str, Any]:
         if values.get(name) is not None and values.get("data") is None:
             raise InvalidParameter(name, values[name], "left out with --link nvflare: each site has its own records")
     for name, value in own.items():
-        if values.get(name) not in (None, value):
+        if name != "kit" and values.get(name) not in (None, value):
             raise InvalidParameter(name, values[name], f"left out with --link nvflare, where it is {value}")
     return {**values, **own}
 

@@ -34,7 +34,8 @@ class ProgressBar:
         missing = {name: tuple(facts.get(name) or ()) for name in ("away", "waiting")}
         for name, words in (("away", "goes on without"), ("waiting", "waits for the approval of")):
             if missing[name] != self._missing.get(name, ()) and missing[name]:
-                print(f"the run {words} {', '.join(missing[name])}", file=sys.stderr, flush=True)
+                names = ", ".join(name for name in missing[name] if str(name).isprintable())
+                print(f"the run {words} {names}", file=sys.stderr, flush=True)
         self._missing = missing
         if facts["stage"] == "rounds" and facts["done"] > 0:
             if self._bar is None:

@@ -13,7 +13,7 @@ from accounting.errors import AccountingError
 from dpfedvis.numerics.files import make_folder, write_text
 from dpfedvis.protocol.ask import Ask
 from dpfedvis.protocol.contract import Contract
-from dpfedvis.protocol.messages import Events, Receipt, ShowEvents
+from dpfedvis.protocol.messages import Events, Receipt, ShowEvents, digest_of_events
 from dpfedvis.protocol.uploads import BadUpload
 from dpfedvis.server.replies import Replies
 
@@ -84,6 +84,8 @@ class Mirror:
                 continue
             try:
                 replies.check_receipt(reply.receipt, name, reply.events[-1])
+                if reply.receipt.values != digest_of_events(reply.events):
+                    raise BadUpload(name, "the ledger", None, "has a receipt for other events")
                 new = [
                     each for each in reply.events if replies.planned(each, name) and _place(each) not in self._written
                 ]

@@ -12,7 +12,7 @@ from dpfedvis.protocol.contract import Contract
 from dpfedvis.protocol.messages import APPROVAL
 from dpfedvis.site.policy import Refusal
 
-_WAITING, _APPROVED = "waiting.json", "approved"
+WAITING, _APPROVED = "waiting.json", "approved"
 
 
 class NothingWaits(DpfedvisError):
@@ -26,7 +26,7 @@ def check_approved(folder: Path | None, contract: Contract, label: str) -> None:
     if (folder / _APPROVED / label).is_file():
         return
     facts = {"label": label, **described(contract)}
-    write_text(folder / _WAITING, json.dumps(facts, indent=2) + "\n")
+    write_text(folder / WAITING, json.dumps(facts, indent=2) + "\n")
     raise Refusal(APPROVAL, "the contract waits for the owner of the records (dpfedvis site approve)")
 
 
@@ -51,7 +51,7 @@ def described(contract: Contract) -> dict[str, Any]:
 def waiting(folder: Path) -> dict[str, Any]:
     """Return the contract that waits at a site, as `described`, with its label."""
     try:
-        found: dict[str, Any] = json.loads((folder / _WAITING).read_text(encoding="utf-8"))
+        found: dict[str, Any] = json.loads((folder / WAITING).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise NothingWaits(f"no contract waits for approval in {folder}") from None
     return found
@@ -61,4 +61,4 @@ def approve(folder: Path, label: str) -> None:
     """Approve the contract of this label: the site signs it when it is asked again."""
     (folder / _APPROVED).mkdir(mode=0o700, exist_ok=True)
     write_text(folder / _APPROVED / label, "")
-    (folder / _WAITING).unlink(missing_ok=True)
+    (folder / WAITING).unlink(missing_ok=True)

@@ -189,6 +189,11 @@ class SiteLedger:
         return self._ledger is not None
 
     @property
+    def limit(self) -> tuple[float, float] | None:
+        """(ε, δ) of the lifetime budget; None if there is none."""
+        return self._limit
+
+    @property
     def head(self) -> tuple[int, str] | None:
         """Place and hash of the last event; None for an empty ledger."""
         return None if self._ledger is None else self._ledger.head

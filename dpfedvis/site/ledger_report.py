@@ -23,8 +23,8 @@ class Left:
     round : int, optional
     to : str
         Who can have seen what.
-    values : int
-        Integers that left.
+    values : int, optional
+        Integers that left; None of rows, whose number the event does not tell.
     """
 
     time: str
@@ -32,7 +32,7 @@ class Left:
     what: str
     round: int | None
     to: str
-    values: int
+    values: int | None
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,10 @@ def report_of(path: Path, policy: Policy) -> LedgerReport:
 
 def _left(time: str, client: str, what: str, round: int | None, body: str) -> Left:
     event = json.loads(body)
-    values, to = int(event.get("values") or 0), "the server"
-    if event.get("parties"):
+    values, to = int(event.get("values") or 0) or None, "the server"
+    if what.endswith("rows"):
+        return Left(time, client.partition("/")[0], what, round, "the server: a row a record, with noise", None)
+    if values is not None and event.get("parties"):
         values //= event["parties"]  # the event counts the noise of all
         to = f"the server, as a sum of at least {event['threshold']} of {event['parties']} sites"
     return Left(time, client.partition("/")[0], what, round, to, values)

@@ -9,7 +9,7 @@ from typing import TypeVar
 from accounting import Event
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol.contract import Contract
-from dpfedvis.protocol.messages import ANSWERED, FAILED, NOT_PLANNED, Receipt
+from dpfedvis.protocol.messages import ANSWERED, FAILED, NOT_PLANNED, Receipt, digest_of_events
 from dpfedvis.protocol.signatures import Identity
 from dpfedvis.protocol.uploads import Upload, digest_of
 from dpfedvis.protocol.wire import label_of
@@ -118,10 +118,11 @@ class SignedRun:
             raise
 
     def receipt(self, upload: Upload | None = None) -> Receipt:
-        """Return the receipt for an upload, or for all events so far."""
+        """Return the receipt for an upload, or for all events of the run so far."""
         sequence, head = self.account.head or (0, "")
         label = label_of(self.contract)
         if self.identity is None:
             return Receipt(self.site, label, sequence, head)
-        receipt = Receipt(self.site, label, sequence, head, "" if upload is None else digest_of(upload.values))
+        values = digest_of_events(self.account.events()) if upload is None else digest_of(upload.values)
+        receipt = Receipt(self.site, label, sequence, head, values)
         return replace(receipt, signature=self.identity.sign(receipt.signed))

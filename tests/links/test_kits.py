@@ -129,7 +129,7 @@ def test_bad_files_are_one_sentence(text: str, words: str, tmp_path: Path) -> No
 
 
 def test_a_kit_of_another_machine_is_refused(kits: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(NotAKit, match="is the kit of the server; the kit of a site is needed here"):
+    with pytest.raises(NotAKit, match="is the kit of the server; that of a site is needed here"):
         Kit.read(kits["server"], "site")
     check_refused(called("site", "ledger", str(tmp_path)), "is not the kit of a site")
     check_refused(called("server", "start", str(kits["admin"])), "is the kit of the admin")
@@ -144,7 +144,7 @@ def test_a_kit_of_another_machine_is_refused(kits: dict[str, Path], tmp_path: Pa
 
 def test_a_site_without_a_map_or_a_contract_says_so(kits: dict[str, Path], tmp_path: Path) -> None:
     kit = str(kits["aachen"])
-    check_refused(called("site", "approve", kit, "--yes"), "no contract waits")
+    check_refused(called("site", "approve", kit, "--yes", "0" * 64), "no contract waits")
     (tmp_path / "new.csv").write_text("age\n3\n")
     check_refused(called("site", "place", kit, str(tmp_path / "new.csv"), "--out", str(tmp_path / "v")), "no map was")
     shown = called("site", "ledger", kit, "--json")

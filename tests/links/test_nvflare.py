@@ -17,6 +17,7 @@ import pytest
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from accounting import Budget, Ledger
+from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.experiments.federation_demo import FederationDemo
 from dpfedvis.links.kits import ADMIN, Kit
@@ -109,7 +110,10 @@ def test_a_run_waits_for_the_owner_of_the_records(kept: Machines, tmp_path: Path
         def told(self, facts: dict[str, Any]) -> None:
             if facts["waiting"] and not waiting:
                 waiting.append(facts["waiting"])
-                shown = called("site", "approve", str(kept.kits["bremen"].folder), "--yes")
+                kit = str(kept.kits["bremen"].folder)
+                label = json.loads((kept.home("bremen") / "waiting.json").read_text())["label"]
+                assert called("site", "approve", kit, "--yes", "0" * 64).returncode == 2
+                shown = called("site", "approve", kit, "--yes", label)
                 assert shown.returncode == 0
                 assert "cluster sums" in shown.stdout
                 assert "epsilon      2.0" in shown.stdout
@@ -117,7 +121,7 @@ def test_a_run_waits_for_the_owner_of_the_records(kept: Machines, tmp_path: Path
     done = kept.run(tmp_path / "run", (Watching(),))
     assert waiting == [["bremen"]]
     assert done.statement.to_dict()["facts"]["receipts"].endswith("coburg")
-    assert called("site", "approve", str(kept.kits["bremen"].folder), "--yes").returncode == 2
+    assert called("site", "approve", str(kept.kits["bremen"].folder), "--yes", "0" * 64).returncode == 2
 
 
 def test_the_server_dies_and_the_run_is_resumed(machines: Machines, tmp_path: Path) -> None:
@@ -202,7 +206,8 @@ def test_a_job_with_code_or_another_class_is_refused_at_the_site(
     assert "running" not in status
     assert machines.events("aachen") == before
     said = machines.log("aachen") + machines.log("server") + status
-    assert ("BYOC not permitted" if change == "code" else "is not in allow_list") in said
+    refusals = {"code": "BYOC not permitted", "class": "other settings for a site than dpfedvis gives it"}
+    assert refusals[change] in said
 
 
 def test_a_request_that_is_not_ours_is_refused(machines: Machines, tmp_path: Path) -> None:
@@ -284,3 +289,43 @@ def _kill_after(machines: Machines, victim: str, watched: str, releases: int, do
             done.set()
             return
         time.sleep(0.002)
+
+
+def test_the_admin_believes_no_lie_about_what_was_spent(machines: Machines, tmp_path: Path) -> None:
+    """What the server gives is held against the contract, the budget and what each site signed."""
+    from dataclasses import replace
+
+    from dpfedvis.links import NVFlare
+    from dpfedvis.server import Published
+
+    program = Program(
+        ProgramSettings(mechanism=KMeans(trust="aggregate"), budget=Budget(1.0, 1e-5), landmarks=5, rounds=3,
+                        noise="discrete", feddl={"bounds": (0, 1)})
+    )  # fmt: skip
+    link = NVFlare(machines.kits["admin"].folder, patience=4.0)
+    honest = link.run(program, run="honest")
+    assert [each.site for each in honest.receipts] == list(SITES)
+
+    def told(found: Published) -> list[str]:
+        return [each.site for each in link._check(Published.of_bytes(found.to_bytes()), program, "honest").receipts]
+
+    with Ledger(budget=honest.contract.budget) as fewer:
+        fewer.record(*list(honest.feddl.ledger.events())[:3])
+        assert told(replace(honest, feddl=replace(honest.feddl, ledger=fewer))) == []
+    first = honest.receipts[0]
+    assert told(replace(honest, receipts=(first, first, first))) == [first.site]
+    assert told(replace(honest, receipts=())) == []
+    assert told(replace(honest, label="0" * 64)) == []
+    other = replace(honest.contract, seed=honest.contract.seed + 1, derived="")
+    assert told(replace(honest, feddl=replace(honest.feddl, contract=other))) == []
+    for changed in (replace(honest.contract, run="x"), replace(honest.contract, budget=Budget(0.1, 1e-5))):
+        with pytest.raises(RunStopped, match="another run, or under another budget"):
+            told(replace(honest, feddl=replace(honest.feddl, contract=changed)))
+
+
+@pytest.mark.parametrize("run", ["../../../outside", "/absolute", "a b", "x" * 80])
+def test_the_name_of_a_run_is_no_path_at_the_server(machines: Machines, tmp_path: Path, run: str) -> None:
+    from dpfedvis.links.nvflare_job import ServerPart
+
+    with pytest.raises(InvalidParameter, match="run"):
+        ServerPart("", run, 1.0, 1.0).main()

@@ -100,7 +100,8 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--sampling-rate", type=float, help="Poisson sampling rate q of the records in each round")
     parser.add_argument("--adjacency", choices=ADJACENCIES, help="replace-one, or add-remove if sampled")
     parser.add_argument("--clients", type=int, help="clients that share the noise of a sum over all their records")
-    parser.add_argument("--threshold", type=int, help="fewest of them in a sum (all, or from five on all but a tenth)")
+    fewest = "fewest of them in a sum (all, or from five on all but a tenth, at least one)"
+    parser.add_argument("--threshold", type=int, help=fewest)
     parser.add_argument("--colluders", type=int, help="of them, how many may work together with the server (1)")
     parser.add_argument("--accountants", type=_names, default=list(ACCOUNTANTS), help="which to ask, as gdp,pld (all)")
 

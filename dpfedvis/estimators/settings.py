@@ -120,7 +120,7 @@ class EstimatorSettings(BaseModel):
     threshold: int | None = told(
         None,
         partial(checks.whole, least=1),
-        "for trust aggregate, fewest clients in a sum (all, or from five on all but a tenth)",
+        "for trust aggregate, fewest clients in a sum (all, or from five on all but a tenth, at least one)",
         "privacy",
     )
     colluders: int | None = told(

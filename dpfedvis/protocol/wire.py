@@ -55,6 +55,7 @@ _CLASSES: dict[str, type[Any]] = {
     )
 }  # fmt: skip
 Admits = Callable[[str], bool]
+_Names = Callable[[Any], str]  # of the class of a part
 _EVENT, _ARRAY, _MECHANISM, _SINGLE, _LAYOUT = "event", "array", "mechanism", "release", "layout"
 
 
@@ -75,8 +76,12 @@ class Malformed(DpfedvisError):
 
 def encode(message: Any) -> bytes:
     """Return a message as bytes; raise `NotPortable`, with its name, for what has no such form."""
+    return _bytes(message, _name)
+
+
+def _bytes(message: Any, name: _Names) -> bytes:
     arrays: list[np.ndarray] = []
-    header = json.dumps(_plain(message, arrays), separators=(",", ":"), allow_nan=False).encode()
+    header = json.dumps(_plain(message, arrays, name), separators=(",", ":"), allow_nan=False).encode()
     return b"".join([MAGIC, len(header).to_bytes(8, "big"), header, *(each.tobytes() for each in arrays)])
 
 
@@ -128,19 +133,19 @@ def asked_for(send: messages.Send, view: str) -> str:
 def label_of(contract: Contract) -> str:
     """Return the hash of a contract, which stands in every request and receipt.
 
-    Of a contract that cannot be sent, for sites of one process, it is the hash of its text.
+    A contract with a class of the caller's own, for sites of one process, has bytes with the full name of that class.
     """
     kept: str | None = contract.__dict__.get("_label")
     if kept is None:
         try:
             kept = digest(contract)
         except NotPortable:
-            kept = hashlib.sha256(repr(contract).encode()).hexdigest()
+            kept = hashlib.sha256(_bytes(contract, _full_name)).hexdigest()
         contract.__dict__["_label"] = kept
     return kept
 
 
-def _plain(value: Any, arrays: list[np.ndarray]) -> Any:
+def _plain(value: Any, arrays: list[np.ndarray], name: _Names) -> Any:
     """Return a value as JSON has it; arrays are put aside."""
     if value is None or isinstance(value, bool | str):
         return value
@@ -156,12 +161,12 @@ def _plain(value: Any, arrays: list[np.ndarray]) -> Any:
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) and not key.startswith("!") for key in value):
             _not_portable(value)
-        return {key: _plain(each, arrays) for key, each in sorted(value.items())}
+        return {key: _plain(each, arrays, name) for key, each in sorted(value.items())}
     if isinstance(value, tuple | list):
-        return [_plain(each, arrays) for each in value]
+        return [_plain(each, arrays, name) for each in value]
     if is_dataclass(value) and not isinstance(value, type):
         names = sorted(each.name for each in fields(value) if each.init)
-        return {"!": _name(value)} | {name: _plain(getattr(value, name), arrays) for name in names}
+        return {"!": name(value)} | {each: _plain(getattr(value, each), arrays, name) for each in names}
     return _not_portable(value)
 
 
@@ -177,6 +182,10 @@ def _name(value: Any) -> str:
     if isinstance(name, str) and LAYOUTS.get(name) is kind:
         return f"{_LAYOUT} {name}"
     return str(_not_portable(value))
+
+
+def _full_name(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def _not_portable(value: Any) -> Any:

@@ -7,7 +7,7 @@ place their own records.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -163,14 +163,14 @@ class Program:
             return self._private(ask, watched, checkpoint, progress)
         result, session = self._feddl().learn(ask, **watched)
         if settings.release == "landmarks":
-            return Published(result, result.landmarks, **_signed(session))
+            return Published(landmarks=result.landmarks, **_ended(result, session))
         noise = self.row_noise(result)
         if progress is not None:
             progress("rows", 0, 1)
         rows = session.rows(self.rows_of(result, noise), result.landmarks)
         if progress is not None:
             progress("rows", 1, 1)
-        return Published(result, result.landmarks, tuple(rows), noise, **_signed(session))
+        return Published(landmarks=result.landmarks, rows=tuple(rows), row_noise=noise, **_ended(result, session))
 
     def rows_of(self, result: FedDLResult, noise: float = 0.0) -> Rows:
         """Return the rows that are asked for."""
@@ -249,19 +249,19 @@ class Program:
             progress("placement at home", len(ask.sites), len(ask.sites))
         density = recipe.count(learner, learned, published) if recipe.density else None
         return Published(
-            learned.feddl,
-            learned.subspace.points(learned.feddl.landmarks),
+            landmarks=learned.subspace.points(learned.feddl.landmarks),
             map=published,
             density=density,
             remarks=learner.remarks(session),
-            **_signed(session),
+            **_ended(learned.feddl, session),
         )
 
 
-def _signed(session: Session) -> dict[str, Any]:
-    """Return what the sites have signed, once the mirror has all of it."""
+def _ended(result: FedDLResult, session: Session) -> dict[str, Any]:
+    """Return the result with the failures of all stages, and what the sites have signed, once the mirror has all."""
     session.catch_up()
-    return {"label": session.label, "receipts": tuple(session.mirror.receipts.values())}
+    result = replace(result, failures=tuple(session.failures))
+    return {"feddl": result, "label": session.label, "receipts": tuple(session.mirror.receipts.values())}
 
 
 wire.register(ProgramSettings, Recipe, BudgetShares)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from contextlib import suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -132,6 +132,29 @@ class Unregistered(PlainMechanism):
 def test_what_cannot_be_sent_is_named(value: Any, word: str) -> None:
     with pytest.raises(wire.NotPortable, match=word):
         wire.encode(value)
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted(PlainMechanism):
+    """A mechanism that nobody else knows, with an array."""
+
+    weights: np.ndarray = field(kw_only=True)
+    name = "weighted"
+    what = "weighted"
+
+
+def test_a_contract_that_cannot_be_sent_has_a_label_of_all_its_bytes() -> None:
+    """A text would leave out the middle of a long array, and two contracts would have one label."""
+
+    def label(weights: np.ndarray) -> str:
+        return wire.label_of(replace(CONTRACT, budget=None, extras={}, mechanism=Weighted(weights=weights)))
+
+    zeros = np.zeros(5000)
+    assert label(zeros) == label(np.zeros(5000))
+    assert label(zeros) != label(np.where(np.arange(5000) == 2500, 1.0, 0.0))
+    assert label(zeros) != label(zeros.astype(np.float32))
+    with pytest.raises(wire.NotPortable, match="function"):
+        label(lambda: None)  # type: ignore[arg-type]
 
 
 class Bomb:

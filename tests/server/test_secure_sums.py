@@ -101,6 +101,7 @@ def test_a_site_that_was_asked_for_something_else_is_not_in_the_sum():
     link = simulated(fed, budget=Budget(20.0, 1e-5), noise="seeded")
     found = Lying(link.members, lambda name, request: False).run(private_program(fed))
     assert lied
+    assert ("client-1", True) in {(each.site, "another question" in each.reason) for each in found.feddl.failures}
     clients = {event.client for event in found.feddl.ledger.events(what="density")}
     assert clients == {f"client-{number}" for number in (0, 2, 3, 4)}
 
@@ -238,8 +239,9 @@ def test_a_site_that_misses_a_view_or_the_map_does_not_stop_a_map(kind):
         lambda name, request: name == "client-1" and isinstance(request, kind),
     ).run(made)
     assert found.map is not None
-    missed = {each.site for each in found.feddl.failures}
-    assert missed == ({"client-1"} if kind is Prepare else set())
+    missed = {(each.site, each.reason.partition(":")[0]) for each in found.feddl.failures}
+    assert ("client-1", kind.__name__) in missed, "also after the landmarks"
+    assert {site for site, _ in missed} == {"client-1"}
     with pytest.raises(SiteFailed, match="3 of 5 sites are there, and 4 are needed"):
         Leaky(
             simulated(fed, budget=Budget(20.0, 1e-5), noise="seeded").members,

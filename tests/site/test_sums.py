@@ -14,8 +14,9 @@ from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.files import FileDamaged
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.protocol import wire
-from dpfedvis.protocol.messages import Agree, Forget, Refused, Send, Signed
+from dpfedvis.protocol.messages import Agree, Done, Forget, Prepare, Refused, Send, Signed
 from dpfedvis.protocol.signatures import Identity
+from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.protocol.sum_messages import (
     Advertise,
     Advertised,
@@ -26,6 +27,7 @@ from dpfedvis.protocol.sum_messages import (
     Unmask,
     unreadable,
 )
+from dpfedvis.protocol.views import SubspaceView
 from dpfedvis.site import Policy, Site, SiteLedger
 from dpfedvis.site.outbox import Outbox
 from dpfedvis.site.sums import SiteSums
@@ -204,6 +206,20 @@ def test_a_request_without_bytes_of_its_own_is_refused(sites):
     )
     with pytest.raises(wire.Malformed):
         wire.decode(fine.replace(b'"?a"', b'"!a"'))
+
+
+def test_a_view_without_bytes_of_its_own_is_refused_and_the_one_before_it_stays(sites):
+    """Set before its hash, it would be what uploads are computed from under the hash of the other."""
+    agreement = agreed(sites, contract(sites))
+    good = Subspace(np.zeros(4), np.eye(4)[:, :2], np.ones(2), PUBLIC.grid)
+    assert isinstance(sites[0].answer(Prepare(agreement, SubspaceView(good))), Done)
+    computation = sites[0]._runs[agreement].computation
+    view, hashed = computation.views["subspace"], computation.view_hashes["subspace"]
+    odd = replace(good, variances=np.ones(2, dtype=np.float16))
+    refused = sites[0].answer(Prepare(agreement, SubspaceView(odd)))
+    assert refused.words == "the request has no bytes of its own"
+    assert computation.views["subspace"] is view
+    assert computation.view_hashes["subspace"] == hashed == wire.digest(SubspaceView(good))
 
 
 def test_a_sum_is_closed_when_the_next_is_masked(sites):

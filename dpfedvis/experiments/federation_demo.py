@@ -30,7 +30,7 @@ from dpfedvis.site.site import PLACES
 
 _VICTIM = HOSPITALS[1]
 _RELEASES = 4  # of the killed hospital, before it is
-_START = 60.0  # seconds for all machines to connect
+_START = 120.0  # seconds for all machines to connect
 
 
 class DidNotStart(DpfedvisError):
@@ -69,7 +69,7 @@ class FederationDemo:
                 self._start(name)
             self._tell(f"{len(HOSPITALS)} hospitals and a server start, each a process with its own certificate")
             self._wait()
-            settings: dict[str, Any] = {"link": "nvflare", "kit": str(self._kits["admin"]), "patience": 6.0}
+            settings: dict[str, Any] = {"link": "nvflare", "kit": str(self._kits["admin"]), "patience": 10.0}
             settings |= {"epsilon": self._epsilon, "trust": "aggregate", "map": "tsne"}
             config = RunConfig.from_mapping(settings)
             killer = threading.Thread(target=self._kill)

@@ -42,7 +42,10 @@ _TOPICS = frozenset(
 _APP = "app"
 _MOST = 2**20  # bytes of a job
 # The server's settings travel with the job, and are not used at a site.
-_OTHERS = frozenset({"config/config_fed_server.json", ".__nvfl_sig.json", ".__nvfl_submitter.crt"})
+_OTHERS = frozenset(
+    {"config/config_fed_server.json"}
+    | {f"{folder}{name}" for folder in ("", "config/") for name in (".__nvfl_sig.json", ".__nvfl_submitter.crt")}
+)
 _FOLDERS = frozenset({"config/", "./", ""})
 _log = logging.getLogger(__name__)
 
@@ -81,13 +84,13 @@ def _check_files(body: Any, expected: Any) -> None:
     if not isinstance(body, bytes) or len(body) > _MOST:
         raise NotOurs("the job is no archive, or too large")
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        if sum(each.file_size for each in archive.infolist()) > _MOST:  # it would fill the disk of the ledger
+            raise NotOurs("the job is too large, once unpacked")
         names = [each.filename for each in archive.infolist() if each.filename not in _FOLDERS]
-        signatures = {name for name in names if name.rpartition("/")[2] in _OTHERS and name.count("/") <= 1}
-        rest = set(names) - signatures - _OTHERS
+        rest = set(names) - _OTHERS
         if rest != {CLIENT} or len(names) != len(set(names)):
             raise NotOurs(f"the job has other files than its settings: {sorted(rest - {CLIENT})[:3]}")
-        info = archive.getinfo(CLIENT)
-        if info.file_size > _MOST or json.loads(archive.read(CLIENT)) != expected:
+        if json.loads(archive.read(CLIENT)) != expected:
             raise NotOurs("the job has other settings for a site than dpfedvis gives it")
 
 

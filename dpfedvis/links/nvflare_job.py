@@ -35,7 +35,8 @@ from dpfedvis.site.folder import open_site
 
 PROGRESS = "dpfedvis"  # topic of the admin's question how far a run is
 FINISHED, STOPPED = "published.bin", "stopped.json"  # what a job leaves in its folder of the run
-_LOOK = 4.0  # seconds that a site takes at most before it says that it is still computing
+# Seconds that a site takes at most before it says that it is still computing; far below any patience of a server.
+_LOOK = 1.0
 _COMPUTING = b""
 _MOST_REQUEST = 2**28  # bytes
 _RUN = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from cryptography.x509 import load_pem_x509_certificate
 
@@ -104,6 +106,8 @@ def _policy(kit: Kit) -> str:
 
 
 def _keys(kit: Kit) -> str:
+    if not (kit.home / KEY).is_file():  # reading it would make a new one, that nobody has pinned
+        raise CheckFailed(f"{kit.home / KEY} is missing; put it back from a copy")
     own, members = Identity.kept(kit.home / KEY).public, Policy.read(kit.home / POLICY).members
     if members.get(kit.name) != own:
         raise CheckFailed(f"the identity of {kit.name} is not the one that policy.toml has under members")
@@ -127,25 +131,37 @@ def _ledger(kit: Kit) -> str:
 
 
 def _jobs(kit: Kit) -> str:
-    import json
-
-    local = kit.folder / "local"
-    resources = json.loads((local / "resources.json").read_text(encoding="utf-8"))
-    rights = json.loads((local / "authorization.json").read_text(encoding="utf-8"))["permissions"]
-    if resources["class_allow_list"] != SITE_CLASSES or resources["class_list_enforcement_mode"] != "enforce":
+    resources, rights = _settings(kit, "resources.json"), _settings(kit, "authorization.json").get("permissions")
+    if resources.get("class_allow_list") != SITE_CLASSES or resources.get("class_list_enforcement_mode") != "enforce":
         raise CheckFailed("local/resources.json lets jobs use other classes than those of dpfedvis")
-    if resources.get("allow_log_streaming", True) or "log_streamer" in str(resources["components"]):
+    if resources.get("allow_log_streaming", True) or "log_streamer" in str(resources.get("components")):
         raise CheckFailed("local/resources.json lets logs be sent to the server")
+    if not isinstance(rights, dict) or not rights:
+        raise CheckFailed("local/authorization.json does not say what may be done here; put it back from a copy")
     for role, own in rights.items():
-        if own == "any" or {own.get(name, "none") for name in ("byoc", "shell_commands")} != {"none"}:
+        if not isinstance(own, dict) or {own.get(name, "none") for name in ("byoc", "shell_commands")} != {"none"}:
             raise CheckFailed(f"local/authorization.json lets {role} ship code or run commands here")
     if "dpfedvis.links.engine" not in kit.command:
         raise CheckFailed("the engine would run without the guard of dpfedvis")
     return "only jobs of dpfedvis, no code, no commands, no logs"
 
 
+def _settings(kit: Kit, name: str) -> dict[str, Any]:
+    """Return one of the engine's own files of settings."""
+    try:
+        found = json.loads((kit.folder / "local" / name).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckFailed(f"local/{name} cannot be read ({error}); put it back from a copy") from None
+    if not isinstance(found, dict):
+        raise CheckFailed(f"local/{name} is no table of settings; put it back from a copy")
+    return found
+
+
 def _clock(kit: Kit) -> str:
-    found = load_pem_x509_certificate((kit.folder / "startup" / "client.crt").read_bytes())
+    try:
+        found = load_pem_x509_certificate((kit.folder / "startup" / "client.crt").read_bytes())
+    except (OSError, ValueError):
+        raise CheckFailed("startup/client.crt cannot be read; put it back from a copy") from None
     now = datetime.now(UTC)
     if not found.not_valid_before_utc <= now <= found.not_valid_after_utc:
         raise CheckFailed(
@@ -157,8 +173,13 @@ def _clock(kit: Kit) -> str:
 
 def _connection(kit: Kit) -> str:
     startup, where = kit.folder / "startup", f"{kit.server}:{kit.port}"
-    context = ssl.create_default_context(cafile=startup / "rootCA.pem")
-    context.load_cert_chain(startup / "client.crt", startup / "client.key")
+    try:
+        context = ssl.create_default_context(cafile=startup / "rootCA.pem")
+        context.load_cert_chain(startup / "client.crt", startup / "client.key")
+    except OSError:  # also of SSL
+        raise CheckFailed(
+            "startup/rootCA.pem, client.crt and client.key cannot be read, or do not fit; put them back from a copy"
+        ) from None
     context.set_alpn_protocols(["h2"])
     try:
         with (

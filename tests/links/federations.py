@@ -23,6 +23,8 @@ from dpfedvis.site.own_table import OwnTable
 
 SITES = ("aachen", "bremen", "coburg")
 EPSILON = 2.0
+PATIENCE = 120.0  # nobody dies: on a busy machine a site that lives is slow to answer
+SHORT = 15.0  # where a site dies, which costs the run so long
 
 
 class Machines:
@@ -65,7 +67,7 @@ class Machines:
         for name in list(self.running):
             self.kill(name)
 
-    def wait(self, *names: str, seconds: float = 60.0) -> None:
+    def wait(self, *names: str, seconds: float = 240.0) -> None:
         """Wait until these sites, by default all, are connected."""
         until = time.monotonic() + seconds
         found: set[str] = set()
@@ -82,7 +84,7 @@ class Machines:
 
     def run(self, out: Path, callbacks: Sequence[Any] = (), *, resume: bool = False, **settings: Any) -> Run:
         """A private map of the default recipe, under aggregate."""
-        given = {"link": "nvflare", "kit": str(self.kits["admin"].folder), "patience": 4.0, "jobs": 1}
+        given = {"link": "nvflare", "kit": str(self.kits["admin"].folder), "patience": PATIENCE, "jobs": 1}
         given |= {"epsilon": EPSILON, "trust": "aggregate", **settings}
         return execute(RunConfig.from_mapping(given), out, callbacks, resume=resume)
 

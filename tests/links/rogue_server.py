@@ -41,7 +41,7 @@ class RogueServer:
         replies: dict[str, list[str]] = {proxy.name: [] for proxy in collab.clients}
         for request in _REQUESTS:
             for name, said in replies.items():
-                found = dict(collab.get_clients([name])(timeout=20).answer(request))
+                found = dict(collab.get_clients([name])(timeout=120).answer(request))
                 said.append(_words(found.get(name)))
         (Path(self.folder) / "replies.json").write_text(json.dumps(replies))
 

@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from accounting import Ledger
 from dpfedvis.links.nvflare import RunStopped
-from tests.links.federations import Machines, processes_of
+from tests.links.federations import SHORT, Machines, processes_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]  # of the engine's own packages
 
@@ -53,7 +53,7 @@ def test_a_site_that_dies_leaves_the_others_to_go_on(
 ) -> None:
     before = {name: len(machines.events(name)) for name in NAMES}
     start_changed(machines, monkeypatch, "DPFEDVIS_DIES", place)
-    done = machines.run(tmp_path / "run", threshold=3, colluders=1)
+    done = machines.run(tmp_path / "run", threshold=3, colluders=1, patience=SHORT)
     assert (machines.kits[VICTIM].folder / "died").read_text() == place
     assert done.statement.to_dict()["epsilon_end_to_end"] <= 2.0
     with Ledger.read(tmp_path / "run" / "ledger.sqlite") as mirror:
@@ -71,8 +71,8 @@ def test_a_site_that_dies_before_it_has_signed_stops_the_run(
 ) -> None:
     start_changed(machines, monkeypatch, "DPFEDVIS_DIES", "Agree before")
     before = machines.events("aachen")
-    with pytest.raises(RunStopped, match=r"^dresden refused: no answer within 4 seconds"):
-        machines.run(tmp_path / "run")
+    with pytest.raises(RunStopped, match=r"^dresden refused: no answer within 15 seconds"):
+        machines.run(tmp_path / "run", patience=SHORT)
     assert machines.events("aachen") == before
     assert not (tmp_path / "run").exists()
 

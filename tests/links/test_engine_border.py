@@ -136,6 +136,30 @@ def test_the_guard_alone_refuses_what_it_should(tmp_path: Path) -> None:
     assert len(engine._TOPICS) == 6
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "words"),
+    [
+        (".__nvfl_sig.json", 2**24, "too large, once unpacked"),
+        ("config/config_fed_server.json", 2**24, "too large, once unpacked"),
+        ("custom/.__nvfl_sig.json", 10, "other files"),
+        ("../.__nvfl_submitter.crt", 10, "other files"),
+    ],
+)
+def test_no_file_that_fills_the_disk_or_makes_a_folder(name: str, size: int, words: str) -> None:
+    """Signatures differ from job to job: what can be held against something is their names, folders and size."""
+    packed, job = io.BytesIO(), str(uuid.uuid4())
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as files:
+        files.writestr(engine.CLIENT, "{}")
+        files.writestr(".__nvfl_submitter.crt", "x")
+        files.writestr(name, "x" * size)
+    message = Message(TrainingTopic.DEPLOY, packed.getvalue())
+    for key, value in {"job_id": job, "job_meta": {"job_id": job}, "app_name": "app"}.items():
+        message.set_header(key, value)
+    assert len(message.body) < engine._MOST
+    with pytest.raises(engine.NotOurs, match=words):
+        engine.check_request(message.topic, message, message.body, {})
+
+
 INTRUDER = """
 import sys, time, os
 from nvflare.fuel.f3.cellnet.cell import Cell

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 import tomllib
 from pathlib import Path
@@ -84,6 +85,37 @@ def test_a_check_says_what_is_missing(kits: dict[str, Path]) -> None:
     failed = {each.name: each.words for each in check_site(Kit.read(kits["aachen"])) if not each.passed}
     assert set(failed) == {"data", "connection"}
     assert "patients.csv" in failed["data"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "check", "words"),
+    [
+        ("dpfedvis/identity.key", None, "keys", "identity.key is missing; put it back from a copy"),
+        ("dpfedvis/ledger.sqlite", None, "ledger", "there is no ledger"),
+        ("local/authorization.json", "{", "jobs", "local/authorization.json cannot be read"),
+        ("local/authorization.json", '{"permissions": []}', "jobs", "does not say what may be done here"),
+        ("local/authorization.json", '{"permissions": {"admin": ["byoc"]}}', "jobs", "lets admin ship code"),
+        ("local/resources.json", None, "jobs", "local/resources.json cannot be read"),
+        ("local/resources.json", "[]", "jobs", "local/resources.json is no table of settings"),
+        ("local/resources.json", "{}", "jobs", "lets jobs use other classes"),
+        ("startup/client.crt", "bad", "clock", "startup/client.crt cannot be read"),
+        ("startup/client.key", "bad", "connection", "cannot be read, or do not fit"),
+        ("startup/rootCA.pem", None, "connection", "cannot be read, or do not fit"),
+    ],
+)
+def test_a_check_names_the_file_that_is_lost_or_damaged(
+    kits: dict[str, Path], file: str, text: str | None, check: str, words: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "aachen"
+    shutil.copytree(kits["aachen"], folder)
+    if text is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_text(text)
+    failed = {each.name: each.words for each in check_site(Kit.read(folder)) if not each.passed}
+    assert words in failed[check]
+    assert "Errno" not in failed[check] or text is None
+    assert (folder / file).exists() == (text is not None)  # a check makes nothing, above all no key
 
 
 def test_kits_are_never_overwritten(kits: dict[str, Path]) -> None:

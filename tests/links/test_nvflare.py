@@ -30,7 +30,7 @@ from dpfedvis.site.folder import POLICY
 from dpfedvis.site.ledger_file import tables
 from dpfedvis.site.site import PLACES
 from tests.command_line import called
-from tests.links.federations import SITES, Machines, processes_of
+from tests.links.federations import PATIENCE, SITES, Machines, processes_of
 from tests.links.rogue_server import ASKED, RogueServer
 
 pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]  # of the engine's own packages
@@ -165,7 +165,7 @@ def _submit(machines: Machines, job: Path) -> str:
     session = new_secure_session(ADMIN, str(machines.kits["admin"].folder), timeout=20)
     try:
         name = session.submit_job(str(job))
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         while time.monotonic() < until:
             status = str(session.get_job_status(name) or "")
             if status.startswith("FINISHED"):
@@ -280,7 +280,7 @@ def test_the_demo_kills_a_hospital_that_comes_back(tmp_path: Path) -> None:
 
 def _kill_after(machines: Machines, victim: str, watched: str, releases: int, done: threading.Event) -> None:
     """Kill a machine as soon as a site has so many releases in its ledger."""
-    until = time.monotonic() + 90
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         with tables(machines.home(watched) / "ledger.sqlite", "ro") as file:
             (count,) = file.execute("SELECT COUNT(*) FROM events").fetchone()
@@ -302,7 +302,7 @@ def test_the_admin_believes_no_lie_about_what_was_spent(machines: Machines, tmp_
         ProgramSettings(mechanism=KMeans(trust="aggregate"), budget=Budget(1.0, 1e-5), landmarks=5, rounds=3,
                         noise="discrete", feddl={"bounds": (0, 1)})
     )  # fmt: skip
-    link = NVFlare(machines.kits["admin"].folder, patience=4.0)
+    link = NVFlare(machines.kits["admin"].folder, patience=PATIENCE)
     honest = link.run(program, run="honest")
     assert [each.site for each in honest.receipts] == list(SITES)
 

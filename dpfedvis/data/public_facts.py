@@ -99,6 +99,17 @@ class WithFacts:
         return self._facts.image_shape
 
     @property
+    def spatial_shape(self) -> tuple[int, ...] | None:
+        """Height and width of a record, and values at each place: of an image, or of public features of one; or None.
+
+        Features that keep places say so by an attribute of this name.
+        """
+        if self._facts.features is None:
+            return self._facts.image_shape
+        shape: tuple[int, ...] | None = getattr(self._facts.features, "spatial_shape", None)
+        return shape
+
+    @property
     def schema(self) -> Schema | None:
         """The public schema that prepared the records, or None."""
         return self._facts.schema

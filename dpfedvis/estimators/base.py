@@ -251,6 +251,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
                 noise=settings.chosen_noise(fed),
                 seed=settings.seed,
                 tau_x=settings.tau_x,
+                image=fed.spatial_shape,
                 threshold=settings.threshold,
                 colluders=settings.colluders,
                 retries=settings.retries,

@@ -18,8 +18,8 @@ from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
 from dpfedvis.mechanisms.second_moments import SecondMoments
-from dpfedvis.numerics.exact import Grid
-from dpfedvis.numerics.kernels import Kernel
+from dpfedvis.numerics.exact import AXES_UNIT, Grid, integer_axes
+from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol.ask import Ask
 from dpfedvis.protocol.contract import Contract
@@ -35,11 +35,11 @@ from dpfedvis.server.members import Members
 from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.preparation import Preparation
 from dpfedvis.server.session import Session
-from dpfedvis.server.subspace import client_level_remark, principal_subspace
+from dpfedvis.server.subspace import client_level_remark, low_frequencies, principal_subspace
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 20, 1000
 MOST_FEATURES = 4096  # second moments are a matrix of them
-STANDS_OUT = 1.5  # a landmark's share of the records, in units of its noise
+STANDS_OUT = 3.0  # a landmark's share of the records, in units of its noise
 TYPICAL_RECORDS = 1000  # assumed where a client's number of records is private
 
 
@@ -68,12 +68,16 @@ class BudgetShares:
         for each in fields(self):
             checks.share(f"share of {each.name}", getattr(self, each.name))
 
-    def planned(self, public: PublicParameters, *, parties: int, scale: bool, layers: int) -> dict[str, Extra]:
+    def planned(
+        self, public: PublicParameters, *, seen: PublicParameters, parties: int, scale: bool, layers: int
+    ) -> dict[str, Extra]:
         """Every release except the landmarks', by name.
 
         Parameters
         ----------
         public : PublicParameters
+        seen : PublicParameters
+            Of the second moments.
         parties : int
             Clients that draw noise for one sum.
         scale : bool
@@ -81,15 +85,15 @@ class BudgetShares:
         layers : int
             Classes whose density is counted; 0 without a density.
         """
-        every: list[tuple[bool, Mechanism, float]] = [
-            (scale, ScaleHistogram(), self.scale),
-            (True, Moments(), self.moments),
-            (True, SecondMoments(), self.subspace),
-            (layers > 0, GridCounts(cells=MOST_CELLS**2 * max(layers, 1)), self.density),
+        every: list[tuple[bool, Mechanism, float, PublicParameters]] = [
+            (scale, ScaleHistogram(), self.scale, public),
+            (True, Moments(), self.moments, public),
+            (True, SecondMoments(), self.subspace, seen),
+            (layers > 0, GridCounts(cells=MOST_CELLS**2 * max(layers, 1)), self.density, public),
         ]
         return {
-            release.what: Extra(share, release.stage, parties * math.prod(release.shape(public)))
-            for used, release, share in every
+            release.what: Extra(share, release.stage, parties * math.prod(release.shape(facts)))
+            for used, release, share, facts in every
             if used
         }
 
@@ -117,6 +121,8 @@ class Learner:
         Classes whose density is counted on the grid; 0 reserves no budget for it.
     tau_x : float, optional
         Public bound on the norm of records.
+    image : tuple of int, optional
+        Public shape of a record that is an image: its second moments are those of low spatial frequencies.
     public_records : int, optional
         Public number used instead of every n_p; required under add-remove.
     threshold, colluders, retries, noise, seed
@@ -132,6 +138,7 @@ class Learner:
     shares: BudgetShares = field(default_factory=BudgetShares)
     layers: int = 0
     tau_x: float | None = None
+    image: tuple[int, ...] | None = None
     public_records: int | None = None
     threshold: int | None = None
     colluders: int | None = None
@@ -211,7 +218,8 @@ class Learner:
         """Return what all sites are to sign: the budget split among the stages, before anything is released."""
         features, count = members.features, members.count
         parties, public = drawn_by(self.mechanism.trust, count), self.public_for(features)
-        planned = self.shares.planned(public, parties=parties, scale=self.tau_x is None, layers=self.layers)
+        seen = self.public_for(self._seen(features))
+        planned = self.shares.planned(public, seen=seen, parties=parties, scale=self.tau_x is None, layers=self.layers)
         largest = replace(
             public, landmarks=self.landmarks or MOST_LANDMARKS, features=max(2, min(self.components, features))
         )
@@ -240,7 +248,8 @@ class Learner:
         """Raise before the first release if the noise of any stage cannot be drawn."""
         trust, features = self.mechanism.trust, session.contract.features
         public = self.public_for(features)
-        stages: list[Mechanism] = [Moments(trust=trust), SecondMoments(trust=trust)]
+        session.check(SecondMoments(trust=trust), self.public_for(self._seen(features)))
+        stages: list[Mechanism] = [Moments(trust=trust)]
         if self.tau_x is None:
             stages.append(ScaleHistogram(trust=trust))
         if self.layers:
@@ -308,26 +317,44 @@ class Learner:
         # Noise must not move the centre out of the ball to which all records were clipped.
         centre = centre * min(1.0, tau / max(float(np.linalg.norm(centre)), tau))
         raw = Grid.of_norm(tau, features)
-        centre = raw.snap(centre)
-        second = SecondMoments(trust=trust, centre=centre, clip=math.sqrt(spread), norm=tau)
-        average, variance = session.once(second, public)
+        centre, basis = raw.snap(centre), self._basis(features)
+        if basis is None:
+            second = SecondMoments(trust=trust, centre=centre, clip=math.sqrt(spread), norm=tau)
+            average, variance = session.once(second, public)
+        else:
+            # Offsets from the centre, of records within τ, as coordinates.
+            second = SecondMoments(trust=trust, clip=math.sqrt(spread), norm=2 * tau)
+            seen = basis.shape[1]
+            axes = integer_axes(basis) / AXES_UNIT
+            session.prepare(SubspaceView(Subspace(centre, axes, np.full(seen, spread / seen), raw)))
+            average, variance = session.once(second, self.public_for(seen), "subspace")
         noise = math.sqrt(variance) * second.clip**2
-        matrix = second.matrix(average, features)
-        return principal_subspace(centre, matrix, noise, self.components, raw)
+        matrix = second.matrix(average, self._seen(features))
+        return principal_subspace(centre, matrix, noise, self.components, raw, basis)
+
+    def _basis(self, features: int) -> Array | None:
+        """Return the low frequencies in which second moments are taken; None for all features."""
+        if self.image is None or math.prod(self.image) != features:
+            return None
+        return low_frequencies(self.image)
+
+    def _seen(self, features: int) -> int:
+        """Return how many values of a record its second moments are of."""
+        basis = self._basis(features)
+        return features if basis is None else basis.shape[1]
 
     def remarks(self, session: Session) -> tuple[str, ...]:
         """Remarks about the noise if the privacy unit is a client, from public quantities alone."""
         if self.budget.unit != "client":
             return ()
         trust, features = self.mechanism.trust, session.contract.features
-        moments, second = (
-            math.sqrt(session.planned_variance(release, self.public_for(features)))
-            for release in (Moments(trust=trust), SecondMoments(trust=trust))
-        )
+        seen = self._seen(features)
+        moments = math.sqrt(session.planned_variance(Moments(trust=trust), self.public_for(features)))
+        second = math.sqrt(session.planned_variance(SecondMoments(trust=trust), self.public_for(seen)))
         clients = len(session.contract.members)
         local = trust == "local"
         remark = client_level_remark(
-            clients=clients, features=features, moments=moments, second_moments=second, local=local
+            clients=clients, features=features, seen=seen, moments=moments, second_moments=second, local=local
         )
         return (remark,)
 

@@ -58,6 +58,8 @@ class ProgramSettings:
     noise : {"seeded", "discrete"}
     seed : int
     tau_x : float, optional
+    image : tuple of int, optional
+        Public shape of a record that is an image.
     threshold, colluders, retries : int, optional
         Of sums under trust `aggregate`.
     feddl : mapping
@@ -81,6 +83,7 @@ class ProgramSettings:
     noise: NoiseName = "seeded"
     seed: int = 0
     tau_x: float | None = None
+    image: tuple[int, ...] | None = None
     threshold: int | None = None
     colluders: int | None = None
     retries: int = 0
@@ -222,6 +225,7 @@ class Program:
             landmarks=settings.landmarks,
             rounds=settings.rounds,
             tau_x=settings.tau_x,
+            image=settings.image,
             noise=settings.noise,
             seed=settings.seed,
             further=settings.feddl,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 
@@ -14,9 +15,43 @@ from dpfedvis.protocol.subspace import Subspace
 # Eigenvalues above this many times the edge of pure noise belong to directions that are mostly signal.
 CLEAR = 1.1
 LEAST_VARIANCE = 1e-60  # keeps grid and kernel finite where nothing was seen
+MANY_VALUES = 128  # images of more values are seen by their low frequencies
 
 
-def principal_subspace(centre: Array, moments: Array, noise: float, most: int, raw: Grid) -> Subspace:
+def low_frequencies(shape: tuple[int, ...]) -> Array | None:
+    """Return the low spatial frequencies of images of this shape, as orthonormal columns; None for small images.
+
+    Neighbouring pixels are alike, so that most of the variance of images lies in cosines of low frequency. The noise of
+    second moments has its edge at √(2m)·s: with half the frequencies of both sides, a quarter of all, it is half as
+    high. The choice rests on the public shape alone, so that it costs nothing.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Height and width, and the number of values at each place where there are several.
+
+    Returns
+    -------
+    array of shape (m, m'), or None
+    """
+    height, width, *values = shape
+    if math.prod(shape) <= MANY_VALUES:
+        return None
+    basis: Array = reduce(np.kron, [_cosines(height), _cosines(width), np.eye(math.prod(values))])
+    return basis
+
+
+def _cosines(side: int) -> Array:
+    """Return the lower half of the cosines (DCT-II) of a side, as orthonormal columns."""
+    kept = math.ceil(side / 2)
+    waves: Array = np.cos(np.pi / side * np.outer(np.arange(side) + 0.5, np.arange(kept))) * math.sqrt(2 / side)
+    waves[:, 0] = 1 / math.sqrt(side)
+    return waves
+
+
+def principal_subspace(
+    centre: Array, moments: Array, noise: float, most: int, raw: Grid, basis: Array | None = None
+) -> Subspace:
     """Return the leading eigenspace of noisy second moments.
 
     A symmetric matrix of independent noise, of standard deviation `noise` on and noise/√2 off the diagonal, has
@@ -27,7 +62,7 @@ def principal_subspace(centre: Array, moments: Array, noise: float, most: int, r
 
     Parameters
     ----------
-    centre : array of shape (m,)
+    centre : array of shape (m,), or (m',) with a basis
     moments : array of shape (m, m)
     noise : float
         Standard deviation of the noise on its diagonal.
@@ -35,6 +70,8 @@ def principal_subspace(centre: Array, moments: Array, noise: float, most: int, r
         Largest number of directions.
     raw : Grid
         Of the records.
+    basis : array of shape (m', m), optional
+        Orthonormal columns in which the moments are given; the subspace is one of the m' values of a record.
     """
     values, vectors = np.linalg.eigh(moments)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -44,13 +81,15 @@ def principal_subspace(centre: Array, moments: Array, noise: float, most: int, r
     # Noise raises an eigenvalue λ ≥ edge/2 to λ + edge²/(4λ); this inverts it.
     seen = np.maximum(values[:kept], edge)
     variances = (seen + np.sqrt(np.maximum(seen**2 - edge**2, 0))) / 2
-    axes = vectors[:, :kept]
+    axes = vectors[:, :kept] if basis is None else basis @ vectors[:, :kept]
     # Fix the arbitrary signs of eigenvectors, so that equal moments give equal maps.
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(kept)])
     return Subspace(centre, integer_axes(axes) / AXES_UNIT, np.maximum(variances, LEAST_VARIANCE), raw)
 
 
-def client_level_remark(*, clients: int, features: int, moments: float, second_moments: float, local: bool) -> str:
+def client_level_remark(
+    *, clients: int, features: int, seen: int, moments: float, second_moments: float, local: bool
+) -> str:
     """Compare the noise for privacy unit client with the largest possible signal, in words.
 
     A client's upload is a mean over its records, so it is at most as long as one record's part: √2 for the moments
@@ -64,13 +103,15 @@ def client_level_remark(*, clients: int, features: int, moments: float, second_m
         Number of clients P.
     features : int
         Number of features m.
+    seen : int
+        Number of values that second moments are of.
     moments, second_moments : float
         Standard deviation of the noise in each value of the clients' average.
     local : bool
         Whether trust is local: the noise in the average then falls as 1/√P, else as 1/P.
     """
     centre = math.sqrt(features + 1) * moments / math.sqrt(2)
-    axes = math.sqrt(2 * features) * second_moments
+    axes = math.sqrt(2 * seen) * second_moments
     worst = max(centre, axes)
     enough = max(math.ceil(clients * (worst**2 if local else worst)), 1)
     said = (

@@ -111,6 +111,11 @@ class Hog:
         return -(-height // self.cell), -(-width // self.cell)
 
     @property
+    def spatial_shape(self) -> tuple[int, int, int]:
+        """Return cells down and across, and values of a cell: neighbouring cells are alike."""
+        return (*self.cells, len(DIRECTIONS))
+
+    @property
     def norm(self) -> float:
         """Return a bound on the norm of every output row.
 

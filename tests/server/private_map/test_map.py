@@ -13,6 +13,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from accounting import Budget, InvalidParameter, Ledger
 from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE, FedUMAP
+from dpfedvis.data import load
+from dpfedvis.data.features import with_features
 from dpfedvis.estimators.base import ReleaseUnavailable
 from dpfedvis.estimators.simulation import simulated
 from dpfedvis.evaluation.metrics import cross_client_accuracy
@@ -20,6 +22,7 @@ from dpfedvis.mechanisms import KMeans
 from dpfedvis.numerics.layouts import TSNELayout, UMAPLayout
 from dpfedvis.numerics.projections import clip_norms
 from dpfedvis.server.private_map import LEAST_LANDMARKS, MOST_LANDMARKS, Learner
+from dpfedvis.server.subspace import low_frequencies
 from dpfedvis.site.placement import Anchored, ByTransform, ByWeights
 from tests.makers import digits
 
@@ -433,3 +436,34 @@ def test_weights_and_anchored_placement_share_one_frame(fed, map_of):
     for published in boards[1:]:
         assert published.places.tobytes() == boards[0].places.tobytes()
         assert published.anchors.tobytes() == boards[0].anchors.tobytes()
+
+
+# Images
+
+
+def test_second_moments_of_images_are_those_of_low_frequencies():
+    """A quarter of the values, a subspace of smooth images, and the same budget; the map then has less noise."""
+    rng = np.random.default_rng(0)
+    smooth = rng.standard_normal((600, 3, 3)).repeat(5, axis=1).repeat(5, axis=2).reshape(600, 225)
+    fed = FederatedData.split(smooth.astype(np.float32), clients=3, partition="iid", seed=0)
+    learned = {image: learn(fed, Budget(8, 1e-5), image=image) for image in (None, (15, 15))}
+    values = {
+        image: next(iter(found.feddl.ledger.events(what="second moments"))).values for image, found in learned.items()
+    }
+    assert values == {None: 225 * 226 // 2, (15, 15): 64 * 65 // 2}
+    for found in learned.values():
+        assert found.feddl.ledger.spent() == pytest.approx(8, rel=1e-6)
+    axes = learned[15, 15].subspace.axes
+    basis = low_frequencies((15, 15))
+    np.testing.assert_allclose(basis @ (basis.T @ axes), axes, atol=1e-3)
+    assert len(learned[15, 15].subspace.variances) > len(learned[None].subspace.variances)
+
+
+def test_the_shape_of_images_comes_from_the_data():
+    images = FederatedData.from_dataset(load("digits"), clients=2, seed=0)
+    assert images.spatial_shape == (8, 8)
+    hog = with_features(images, "hog", None)
+    assert hog.spatial_shape == (4, 4, 8)
+    assert np.prod(hog.spatial_shape) == hog.n_features
+    assert with_features(images, np.log1p, None).spatial_shape is None
+    assert digits(20, 2).spatial_shape is None

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from scipy.fft import dctn, idctn
 
 from accounting import InvalidParameter
 from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.exact import Grid
-from dpfedvis.server.subspace import principal_subspace
+from dpfedvis.server.subspace import MANY_VALUES, low_frequencies, principal_subspace
 
 RAW = Grid.of_norm(256.0, 60)
 
@@ -92,3 +93,37 @@ def test_axes_are_orthonormal_and_coordinates_invert(values, most, noise):
 def test_components_must_be_some():
     with pytest.raises(InvalidParameter, match="components"):
         principal_subspace(np.zeros(3), np.eye(3), 0.1, 0, RAW)
+
+
+# Low frequencies of images
+
+
+@pytest.mark.parametrize("shape", [(28, 28), (13, 12), (7, 7, 8), (40, 5, 1)])
+def test_low_frequencies_are_the_first_cosines_of_both_sides(shape):
+    """A slow reference: every image is transformed, cut and transformed back by scipy."""
+    basis, (height, width, *values) = low_frequencies(shape), shape
+    kept = (math.ceil(height / 2), math.ceil(width / 2))
+    assert basis.shape == (math.prod(shape), math.prod(kept) * math.prod(values))
+    np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-12)
+    image = np.random.default_rng(0).random(shape)
+    waves = dctn(image, axes=(0, 1), norm="ortho")
+    waves[kept[0] :] = waves[:, kept[1] :] = 0
+    np.testing.assert_allclose(
+        (basis @ (basis.T @ image.ravel())).reshape(shape), idctn(waves, axes=(0, 1), norm="ortho"), atol=1e-12
+    )
+
+
+def test_small_images_are_seen_whole():
+    assert low_frequencies((8, 8)) is None
+    assert low_frequencies((MANY_VALUES, 1)) is None
+    assert low_frequencies((MANY_VALUES + 1, 1)) is not None
+
+
+def test_a_subspace_of_a_basis_is_one_of_the_records():
+    basis = low_frequencies((14, 14))
+    moments = np.zeros((49, 49))
+    moments[3, 3], moments[10, 10] = 9.0, 4.0
+    raw = Grid.of_norm(256.0, 196)
+    found = principal_subspace(np.zeros(196), moments, 1e-3, 2, raw, basis)
+    check_axes(found.axes)
+    np.testing.assert_allclose(np.abs(basis[:, [3, 10]].T @ found.axes), np.eye(2), atol=1e-3)

@@ -52,14 +52,15 @@ def audit_run(arguments: argparse.Namespace, bar: Callable[[str, str], Any]) -> 
     from dpfedvis.runs.upload_reader import Recording
 
     _refuse(arguments, (*OF_A_RUN, *OF_OTHERS), "left out with --run, which has its own")
-    folder = Recording.read(arguments.folder).folder
+    recording = Recording.read(arguments.folder)
+    folder = recording.folder
     config = RunConfig.from_toml(folder / CONFIG)
     if config.chosen_release != "none":
         raise InvalidParameter("release", config.chosen_release, "none in a run whose stages are audited as one")
     before = _stated(folder, config)
     level = PipelineAudit(
         **{name: getattr(arguments, name) for name in _GAMES},
-        rounds=config.rounds,
+        rounds=recording.public.rounds,
         noise=config.noise or "seeded",
         scale=config.tau_x is None,
         density=config.recipe.density,

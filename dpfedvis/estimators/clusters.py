@@ -79,7 +79,7 @@ class FedSpectralClustering(FederatedEstimator):
         mechanism: Mechanism | str | None = DEFAULTS.mechanism,
         budget: Budget | None = None,
         release: ReleaseMode | None = DEFAULTS.release,
-        rounds: int = DEFAULTS.rounds,
+        rounds: int | None = DEFAULTS.rounds,
         random_state: int = DEFAULTS.seed,
         affinity: Affinity = SpectralSettings.affinity,
         n_neighbors: int = SpectralSettings.neighbours,

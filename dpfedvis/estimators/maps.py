@@ -189,7 +189,7 @@ class FedMap(FederatedMap):
         budget: Budget | None = None,
         release: ReleaseMode | None = DEFAULTS.release,
         distances: DistanceName = DEFAULTS.distances,
-        rounds: int = DEFAULTS.rounds,
+        rounds: int | None = DEFAULTS.rounds,
         random_state: int = DEFAULTS.seed,
         trust: Trust = DEFAULTS.trust,
         noise: NoiseName | None = DEFAULTS.noise,

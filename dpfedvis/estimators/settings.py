@@ -44,6 +44,7 @@ from dpfedvis.numerics.spectral import SpectralSettings
 from dpfedvis.protocol.noise import NOISE_SOURCES
 from dpfedvis.server.feddl import FedDL, NoiseName
 from dpfedvis.server.recipe import Recipe
+from dpfedvis.server.rounds import WITHOUT_CHOICE, chooses
 
 ReleaseMode = Literal["exact", "noisy", "none"]
 DistanceName = Literal["gram", "nystrom"]
@@ -173,8 +174,11 @@ class EstimatorSettings(BaseModel):
         partial(checks.whole, least=1, most=MOST_LANDMARKS),
         f"landmarks n_y ({LANDMARKS}; with release none, as many as the noise allows)",
     )
-    rounds: int = told(
-        50, partial(checks.whole, least=1, most=MOST_ROUNDS), "rounds S at most; k-means takes its sweeps"
+    rounds: int | None = told(
+        None,
+        partial(checks.whole, least=1, most=MOST_ROUNDS),
+        f"rounds S at most ({WITHOUT_CHOICE}; for gradients under a budget, as many as its noise allows); k-means takes"
+        " its sweeps",
     )
     features: Any = told(
         None, _features, "public features of each record: hog, hog:28x28, or a file of vectors joined by id", "data"
@@ -430,10 +434,13 @@ class EstimatorSettings(BaseModel):
         return made
 
     @property
-    def uploads(self) -> int:
-        """How many uploads a client makes while landmarks are learned."""
+    def uploads(self) -> int | None:
+        """How many uploads a client makes while landmarks are learned; None where the server chooses."""
         # No mechanism's number of uploads depends on the bound on records, which may still be open.
-        return self.updated(tau_x=self.tau_x or 1.0).made_mechanism().uploads(self.rounds)
+        made = self.updated(tau_x=self.tau_x or 1.0).made_mechanism()
+        if self.rounds is None and chooses(made, self.budget):
+            return None
+        return made.uploads(self.rounds or WITHOUT_CHOICE)
 
     def _made(self, name: str) -> Any:
         kinds: dict[str, Any] = {**LAYOUTS, CLUSTERS: SpectralSettings, PRIVATE_MAP: Recipe}

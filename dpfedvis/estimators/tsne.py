@@ -41,8 +41,8 @@ class FedTSNE(FederatedMap):
         places its own records at home. By default ``"none"`` under an end-to-end budget, else ``"exact"``.
     distances : {"gram", "nystrom"}
         Coordinates in the landmarks' affine span, or the paper's B W_k⁺ Bᵀ.
-    rounds : int
-        S.
+    rounds : int, optional
+        S. By default 50; for gradients and local steps under a budget, as many as its noise allows.
     random_state : int
     perplexity : float
         Lowered, with openTSNE's rule, where there are fewer than 3·perplexity other records.
@@ -101,7 +101,7 @@ class FedTSNE(FederatedMap):
         budget: Budget | None = None,
         release: ReleaseMode | None = DEFAULTS.release,
         distances: DistanceName = DEFAULTS.distances,
-        rounds: int = DEFAULTS.rounds,
+        rounds: int | None = DEFAULTS.rounds,
         random_state: int = DEFAULTS.seed,
         perplexity: float = TSNELayout.perplexity,
         trust: Trust = DEFAULTS.trust,

@@ -46,7 +46,7 @@ class FedUMAP(FederatedMap):
         budget: Budget | None = None,
         release: ReleaseMode | None = DEFAULTS.release,
         distances: DistanceName = DEFAULTS.distances,
-        rounds: int = DEFAULTS.rounds,
+        rounds: int | None = DEFAULTS.rounds,
         random_state: int = DEFAULTS.seed,
         n_neighbors: int = UMAPLayout.neighbours,
         min_dist: float = UMAPLayout.min_dist,

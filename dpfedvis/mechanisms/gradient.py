@@ -82,6 +82,9 @@ class GradientUpload(BaseMechanism):
 class GradientPerturbation(GradientUpload):
     """Gaussian noise on the gradient.
 
+    At equal budget S rounds have √S times the noise of one. Where no S is given, the server chooses it from public
+    numbers (`dpfedvis.server.rounds`).
+
     Parameters
     ----------
     trust : {"local", "aggregate", "central"}

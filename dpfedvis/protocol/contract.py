@@ -226,6 +226,19 @@ class Contract:
         self.__dict__["_last"] = ((mechanism, public), plans)
         return plans
 
+    def planned_variance(self, mechanism: Mechanism, public: PublicParameters) -> float:
+        """Variance of the noise in each value of the average of all sites; 0 if uploads have no noise."""
+        if self.plan is None or mechanism.protection != "upload":
+            return 0.0
+        plans = self.site_plans(mechanism, public)
+        # A grid may follow from landmarks that are still to come: what rounding adds is then left out.
+        known = public.grid is not None or mechanism.needs_norm
+        cell = mechanism.cell(public, mechanism.grid(public, np.zeros((1, public.features)))) if known else 0.0
+        sigmas = [plan.sigma(cell) for plan in plans]
+        if mechanism.trust != "local":
+            return (sigmas[0] * (1.0 if self.sharing is None else self.sharing.factor)) ** 2
+        return math.fsum((plan.weight * sigma) ** 2 for plan, sigma in zip(plans, sigmas, strict=True))
+
 
 def _integer(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer):

@@ -16,7 +16,7 @@ from dpfedvis.server.round_log import Round
 class ProgressBar:
     """Progress bar of the rounds on standard error; silent if that is no terminal."""
 
-    rounds: int
+    rounds: int | None
     _bar: Any = field(default=None, repr=False)
     _missing: dict[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
@@ -70,7 +70,7 @@ class StageBars:
             self._bar.close()
 
 
-def _bar(total: int, unit: str, **settings: Any) -> Any:
+def _bar(total: int | None, unit: str, **settings: Any) -> Any:
     from tqdm import tqdm
 
     return tqdm(total=total, unit=unit, disable=not sys.stderr.isatty(), leave=False, **settings)

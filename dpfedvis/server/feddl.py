@@ -95,8 +95,9 @@ class FedDL:
         What is uploaded and how it is protected; see `dpfedvis.mechanisms`.
     budget : Budget, optional
         Needed by every mechanism that protects.
-    rounds : int
-        S.
+    rounds : int, optional
+        S. By default 50; for gradients and local steps under a budget, as many as its noise allows
+        (`dpfedvis.server.rounds`).
     local_steps : int
         Local steps Q of variable and local-steps.
     gamma : float, sequence of float, Kernel, "public", "histogram", "moments" or "median", optional
@@ -149,7 +150,7 @@ class FedDL:
     landmarks: int = 100
     mechanism: Mechanism | str = "none"
     budget: Budget | None = None
-    rounds: int = 50
+    rounds: int | None = None
     local_steps: int = 1
     gamma: Gamma | None = None
     optimiser: str = "plain"
@@ -176,7 +177,8 @@ class FedDL:
     def __post_init__(self) -> None:
         checks.count("landmarks", self.landmarks)
         checks.at_least("seed", self.seed, 0)
-        checks.count("rounds", self.rounds)
+        if self.rounds is not None:
+            checks.count("rounds", self.rounds)
         checks.count("local_steps", self.local_steps)
         checks.share("share", self.share)
         checks.one_of("weights", self.weights, ("records", "equal"))
@@ -269,7 +271,7 @@ class FedDL:
             session.failures = [Failure(*each) for each in snapshot.failures]
             steps.restore(snapshot.optimiser)
         slope = Slope() if snapshot is None else Slope(trace[-1].change, snapshot.step)
-        for s in range(len(trace) + 1, chosen.uploads(self.rounds) + 1):
+        for s in range(len(trace) + 1, chosen.uploads(session.contract.rounds) + 1):
             average = session.average(chosen, public, Y, s, preparation.view)  # l. 3–12
             seen = replace(public, noise=public.noise * session.present(chosen.what))
             update = chosen.update(Y, average, seen, steps)  # l. 13–14

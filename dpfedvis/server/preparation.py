@@ -24,12 +24,14 @@ from dpfedvis.mechanisms.scale import (
 )
 from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.numerics.optimisers import Momentum
 from dpfedvis.numerics.projections import Box, Everywhere, Projection, Shrinking
 from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol.contract import Contract
 from dpfedvis.protocol.noise_plan import Extra, drawn_by
 from dpfedvis.protocol.views import RAW, ViewName
 from dpfedvis.server.members import Members
+from dpfedvis.server.rounds import FROM_AFAR, WITHOUT_CHOICE, added_up, chooses, moved_by, rounds_for
 from dpfedvis.server.session import Average, Session
 
 if TYPE_CHECKING:
@@ -88,7 +90,30 @@ class Preparation:
 
     def contract(self, run: str) -> Contract:
         """Return what all sites are to sign."""
-        config, mechanism, facts = self._config, self._mechanism, self._facts
+        return self._contract(run, self.rounds)
+
+    @cached_property
+    def rounds(self) -> int:
+        """S, as given, or chosen from public numbers: the contract tells it to the sites."""
+        config, mechanism = self._config, self._mechanism
+        if config.rounds is not None:
+            return config.rounds
+        if not chooses(mechanism, config.budget):
+            return WITHOUT_CHOICE
+        # Only the ratio of step and width matters for the step 1/L, so that any kernel stands in for one to be learned.
+        known = not isinstance(self._gamma, str) or self._gamma == "public"
+        # Poisson samples of rate q have 1/q of the records, and nearly q of the noise multiplier.
+        public = replace(self._facts_of(1), sampling_rate=None)
+        public = replace(public, kernel=self._kernel() if known else Kernel.gaussian(1.0))
+        own = config.step_size if known and config.optimiser != "adam" else None
+        public = replace(public, step_size=1 / public.smoothness if own is None else own)
+        once = replace(self._contract("rounds", 1), sampling_rate=None)
+        noise = math.sqrt(once.planned_variance(mechanism, public))
+        moved, decay = moved_by(noise, public, mechanism), Momentum.decay if config.optimiser == "momentum" else 0.0
+        return rounds_for(lambda rounds: moved * added_up(rounds, decay), FROM_AFAR)
+
+    def _contract(self, run: str, rounds: int) -> Contract:
+        config, mechanism, facts = self._config, self._mechanism, self._facts_of(rounds)
         parties = drawn_by(mechanism.trust, self._members.count)
         extras = {
             each.what: Extra(config.share, each.stage, parties * math.prod(each.shape(facts))) for each in self._scales
@@ -102,7 +127,7 @@ class Preparation:
             run=run,
             budget=config.budget,
             mechanism=mechanism,
-            rounds=config.rounds,
+            rounds=rounds,
             noise=config.noise,
             seed=config.seed,
             features=self._features,
@@ -160,7 +185,7 @@ class Preparation:
             raise InvalidParameter("local_steps", self._config.local_steps, f"1 for {self._mechanism.name!r}")
         if self._protects:
             rate = self._config.sampling_rate or 1.0
-            self._mechanism.sensitivity(self._facts, rate * self.denominators[0])
+            self._mechanism.sensitivity(self._facts_of(1), rate * self.denominators[0])
 
     @cached_property
     def denominators(self) -> list[float]:
@@ -262,12 +287,15 @@ class Preparation:
     @property
     def _facts(self) -> PublicParameters:
         """All public facts but the kernel and the step, which stand in for what is not known yet."""
+        return self._facts_of(self.rounds)
+
+    def _facts_of(self, rounds: int) -> PublicParameters:
         config = self._config
         return PublicParameters(
             kernel=Kernel.gaussian(1.0),
             landmarks=config.landmarks,
             features=self._features,
-            rounds=config.rounds,
+            rounds=rounds,
             local_steps=config.local_steps,
             step_size=1.0,
             estimator=config.mmd,

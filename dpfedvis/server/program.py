@@ -28,9 +28,11 @@ from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.uploads import Witness
 from dpfedvis.server.checkpoint import SnapshotMismatch, read_or_make
 from dpfedvis.server.feddl import Callback, FedDL, FedDLResult, NoiseName
-from dpfedvis.server.private_map import BudgetShares, Learned
+from dpfedvis.server.members import Members
+from dpfedvis.server.private_map import BudgetShares, Learned, Learner, landmarks_for
 from dpfedvis.server.published import Published
 from dpfedvis.server.recipe import Recipe
+from dpfedvis.server.rounds import WITHOUT_CHOICE, chooses, one_sweep, rounds_of_map
 from dpfedvis.server.session import Session
 
 RowKind = Literal["distance", "gram", "kernel"]
@@ -54,7 +56,8 @@ class ProgramSettings:
         What follows the landmarks: exact or noisy rows, a private map, or nothing.
     landmarks : int, optional
         None for as many as a private map's noise allows.
-    rounds : int
+    rounds : int, optional
+        None for as many as the noise allows.
     noise : {"seeded", "discrete"}
     seed : int
     tau_x : float, optional
@@ -79,7 +82,7 @@ class ProgramSettings:
     budget: Budget | None = None
     release: ReleaseMode = "landmarks"
     landmarks: int | None = None
-    rounds: int = 50
+    rounds: int | None = None
     noise: NoiseName = "seeded"
     seed: int = 0
     tau_x: float | None = None
@@ -99,7 +102,8 @@ class ProgramSettings:
         checks.one_of("release", self.release, get_args(ReleaseMode))
         checks.one_of("rows", self.rows, get_args(RowKind))
         checks.one_of("noise", self.noise, NOISE_SOURCES)
-        checks.count("rounds", self.rounds)
+        if self.rounds is not None:
+            checks.count("rounds", self.rounds)
         known = {each.name for each in fields(FedDL)} - set(_OWN)
         for name in self.feddl:
             checks.one_of("setting of feddl", name, sorted(known))
@@ -210,6 +214,37 @@ class Program:
         rows = self.rows_of(result)
         return plan.multipliers[rows.what].sigma * row_sensitivity(rows, result.landmarks, tau_x)
 
+    def _learner(self, budget: Budget, mechanism: Mechanism, rounds: int) -> Learner:
+        settings = self.settings
+        return settings.recipe.learner(
+            budget=budget,
+            mechanism=mechanism,
+            landmarks=settings.landmarks,
+            rounds=rounds,
+            tau_x=settings.tau_x,
+            image=settings.image,
+            noise=settings.noise,
+            seed=settings.seed,
+            further=settings.feddl,
+            **settings.sharing,
+        )
+
+    def _rounds_of_map(self, ask: Ask, budget: Budget) -> int:
+        """S of a private map, as given, or chosen from public numbers."""
+        settings = self.settings
+        if settings.rounds is not None or not chooses(settings.mechanism, budget):
+            return settings.rounds or WITHOUT_CHOICE
+        members, given = Members.asked(ask, budget), settings.landmarks
+        learner = self._learner(budget, settings.mechanism, 1)
+        counting = self._learner(budget, one_sweep(settings.mechanism), 1)
+        return rounds_of_map(
+            learner.contract(members, "rounds"),
+            counting.contract(members, "rounds"),
+            # As many dimensions as there may be: fewer are known only after the subspace is.
+            learner.public_for(max(2, min(learner.components, members.features))),
+            landmarks_for if given is None else lambda noise: given,
+        )
+
     def _private(
         self, ask: Ask, watched: dict[str, Any], checkpoint: Path | None, progress: Progress | None
     ) -> Published:
@@ -219,18 +254,7 @@ class Program:
             raise InvalidParameter("budget", None, "given for release='none'")
         if layout is None:
             raise InvalidParameter("layout", None, "given for release='none'")
-        learner = recipe.learner(
-            budget=settings.budget,
-            mechanism=settings.mechanism,
-            landmarks=settings.landmarks,
-            rounds=settings.rounds,
-            tau_x=settings.tau_x,
-            image=settings.image,
-            noise=settings.noise,
-            seed=settings.seed,
-            further=settings.feddl,
-            **settings.sharing,
-        )
+        learner = self._learner(settings.budget, settings.mechanism, self._rounds_of_map(ask, settings.budget))
         learned: Learned = learner.run(ask, **watched)
         session, records = learned.session, learner.records_a_client(learned.feddl.contract)
         anchors = recipe.anchored_points(learned, records, settings.seed)

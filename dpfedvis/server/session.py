@@ -251,17 +251,7 @@ class Session:
 
         If some are away, that of an average is `present` squared times as much: see `once`.
         """
-        if self.plan is None or mechanism.protection != "upload":
-            return 0.0
-        plans = self.contract.site_plans(mechanism, public)
-        # A grid may follow from landmarks that are still to come: what rounding adds is then left out.
-        known = public.grid is not None or mechanism.needs_norm
-        cell = mechanism.cell(public, mechanism.grid(public, np.zeros((1, public.features)))) if known else 0.0
-        sigmas = [plan.sigma(cell) for plan in plans]
-        if mechanism.trust != "local":
-            sharing = self.contract.sharing
-            return (sigmas[0] * (1.0 if sharing is None else sharing.factor)) ** 2
-        return math.fsum((plan.weight * sigma) ** 2 for plan, sigma in zip(plans, sigmas, strict=True))
+        return self.contract.planned_variance(mechanism, public)
 
     # Replies
 

@@ -74,14 +74,14 @@ def test_overrides_win_over_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("landmarks", 0), ("landmarks", "many"), ("landmarks", 2.5), ("landmarks", True), ("rounds", None),
+        ("landmarks", 0), ("landmarks", "many"), ("landmarks", 2.5), ("landmarks", True), ("rounds", 0),
         ("epsilon", 0), ("epsilon", -1.0), ("epsilon", math.nan), ("epsilon", math.inf), ("delta", 1.0), ("delta", 0),
         ("map", "pca"), ("mechanism", "laplace"), ("release", "maybe"), ("noise", "white"), ("trust", "nobody"),
         ("scope", "all"), ("adjacency", "swap"), ("seed", -1), ("gamma", []), ("gamma", [0.1, -1]), ("gamma", "mean"),
         ("bounds", [1, 0]), ("bounds", [0, math.nan]), ("bounds", 3), ("bounds", ["0", "1"]), ("data", ""),
         ("tau_x", 0), ("perplexity", -3), ("release_share", 1), ("sampling_rate", 1.5), ("clients", 0),
         ("sample", "last"), ("components", 0), ("components", 2.5), ("placement", "random"),
-        ("shares", 0.3), ("shares", [0.3])
+        ("shares", 0.3), ("shares", [0.3]), ("retries", None),
     ],
 )  # fmt: skip
 def test_bad_values_are_named_with_the_value(name: str, value: Any) -> None:

@@ -11,6 +11,7 @@ from dpfedvis.estimators.known_tables import CLUSTERS, PRIVATE_MAP, known_tables
 from dpfedvis.estimators.settings import DELTA
 from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.runs.settings import RunConfig
+from dpfedvis.server.rounds import WITHOUT_CHOICE
 
 Kind = Literal["run", "central", "data-free"]
 
@@ -60,7 +61,11 @@ class Cell:
         settings = {name: value for name, value in self.settings.items() if name != "data"}
         # Sums have had another share of the noise since sites may drop out and collude.
         shared = {"sharing": 1} if self.config.trust == "aggregate" and self.config.epsilon is not None else {}
-        return digest({"format": 1, "kind": self.kind, "data": data_sha256, "settings": settings, **shared})
+        # Before rounds were chosen, runs without a number had 50.
+        if settings.get("rounds") == WITHOUT_CHOICE:
+            del settings["rounds"]
+        chosen = {"rounds": "chosen"} if self.config.uploads is None else {}
+        return digest({"format": 1, "kind": self.kind, "data": data_sha256, "settings": settings, **shared, **chosen})
 
     def landmark_address(self, data_sha256: str, code: str) -> str | None:
         """Hash of what the landmarks depend on, to share them between maps; None where a budget covers more than them.
@@ -90,7 +95,10 @@ def _layouts(config: RunConfig) -> dict[str, Any]:
 def _given(config: RunConfig, without: tuple[str, ...]) -> dict[str, Any]:
     given = {name: value for name, value in config.given.items() if name not in without}
     # What a sweep has by itself is no choice.
-    for name, own in (("partition", "iid"), ("delta", DELTA)):
+    # Where rounds are chosen by default, 50 is a choice.
+    chosen = config.updated(rounds=None).uploads is None
+    defaults = {"partition": "iid", "delta": DELTA} | ({} if chosen else {"rounds": WITHOUT_CHOICE})
+    for name, own in defaults.items():
         if given.get(name) == own:
             del given[name]
     return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}

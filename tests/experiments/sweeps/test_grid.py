@@ -145,6 +145,24 @@ def test_addresses_do_not_change_with_what_does_not_matter() -> None:
     assert Cell("run", RunConfig(data="digits", rounds=50)).address("x") == base  # the default, said
 
 
+def test_chosen_rounds_have_an_address_of_their_own() -> None:
+    def address(**settings: object) -> str:
+        return Cell("run", RunConfig(data="digits", mechanism="gradient", epsilon=1.0, **settings)).address("x")
+
+    # As it was when 50 was the default.
+    assert address(rounds=50) == "abbc6a00de842b7beb40d48506c541a073fce78033456e19e928f2029dd1db60"
+    assert len({address(), address(rounds=50), address(rounds=49)}) == 3
+    assert Cell("run", RunConfig(data="digits", mechanism="gradient", epsilon=1.0, rounds=50)).settings["rounds"] == 50
+
+
+def test_published_sweeps_have_the_addresses_of_their_stores() -> None:
+    for name in ("digits", "mnist"):
+        folder = Path(__file__).parents[3] / "reports" / "privacy-utility"
+        cells = [each for each in Grid.from_toml(folder / f"{name}.toml").cells if each.config.mechanism == "gradient"]
+        assert cells
+        assert all(each.config.rounds == 50 for each in cells)
+
+
 def test_an_address_is_the_same_on_every_machine() -> None:
     cell = Cell("run", RunConfig(data="digits", epsilon=2, gamma=[0.1, 0.2], seed=3))
     assert cell.address("x") == "51d5d8de5fc37f3afa3c175de0f2ab96580117fd6cfd20506d005ebd0f2b4812"

@@ -312,8 +312,6 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     def _check_release(self) -> None:
         """Refuse a release of rows that the budget does not allow."""
         release, budget, tau_x = self.settings_.release, self.settings_.budget, self.settings_.tau_x
-        if release == "none":
-            raise ReleaseUnavailable("release='none' is for maps, in which clients can place their own records")
         whole = budget is not None and budget.scope == "end-to-end"
         refuse_unprotected(self._mechanism, budget)
         if release == "exact" and budget is not None and whole and self._mechanism.protection != "home":

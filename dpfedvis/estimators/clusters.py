@@ -1,4 +1,7 @@
-"""Fed-SpeClust (Algorithm 3): spectral clusters from a graph of neighbours or a low-rank kernel, never n × n."""
+"""Fed-SpeClust (Algorithm 3): spectral clusters from a graph of neighbours or a low-rank kernel, never n × n.
+
+And private clusters: those of the map of protected landmarks, in which each client finds its own records at home.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from accounting import Budget
 from accounting.errors import InvalidParameter
 from accounting.events import Trust
-from dpfedvis.estimators.base import FederatedEstimator
+from dpfedvis.estimators.base import FederatedEstimator, ReleaseUnavailable
 from dpfedvis.estimators.known_tables import CLUSTERS
+from dpfedvis.estimators.private_map import AT_SITES, PrivateMapEstimator
 from dpfedvis.estimators.settings import DEFAULTS, ReleaseMode
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.rows import GramRows
@@ -21,10 +26,17 @@ from dpfedvis.numerics.kernels import Array, Kernel, kernel_matrix
 from dpfedvis.numerics.neighbors import Method, Neighbors, TooManyNeighbors, nearest
 from dpfedvis.numerics.spectral import Affinity, SpectralSettings, k_means, neighbor_embedding, spectral_embedding
 from dpfedvis.server.feddl import NoiseName
+from dpfedvis.site.views import checked_records
 
 
-class FedSpectralClustering(FederatedEstimator):
-    """Spectral clustering of a graph of neighbours, or of the paper's K̂ = C W⁺ Cᵀ.
+class FedSpectralClustering(PrivateMapEstimator):
+    """Spectral clustering of a graph of neighbours, or of the paper's K̂ = C W⁺ Cᵀ; and clusters that are private.
+
+    Under an end-to-end budget the server clusters protected landmarks, and nothing of a record leaves its client. It
+    lays the landmarks out as the private map of `dpfedvis.FedTSNE`, and publishes the map with the centres of
+    k-means in it. Each client places its own records in the map at home: a record is in the cluster whose centre is
+    nearest. A t-SNE map stands for the spectral embedding: its early phase is a spectral clustering of the graph of
+    neighbours (Linderman & Steinerberger 2019).
 
     Parameters
     ----------
@@ -39,20 +51,28 @@ class FedSpectralClustering(FederatedEstimator):
         Width of the kernel affinity; by default that of the landmarks' learning.
     n_init : int
         Starts of k-means.
-    release : {"exact", "noisy"}, optional
-        By default ``"noisy"`` under an end-to-end budget, else ``"exact"``.
+    release : {"exact", "noisy", "none"}, optional
+        Rows to cluster, or none of them: private clusters. By default ``"none"`` under an end-to-end budget, else
+        ``"exact"``. Noisy rows have so much noise that clusters are at chance at any useful ε.
     rank, ridge
         k and λ of W_k⁺ and W + λI, for the kernel affinity.
-    n_landmarks, mechanism, budget, epsilon, threshold, colluders, retries, features, rounds, random_state, trust,
-    noise, release_share, tau_x, search, feddl
+    private_map : mapping, optional
+        Settings of the private map, for ``release="none"``: see `dpfedvis.server.recipe.Recipe`. Affinity and
+        neighbours are those of rows, and play no part.
+    n_landmarks, mechanism, budget, epsilon, threshold, colluders, retries, features, compare_features, rounds,
+    random_state, trust, noise, release_share, tau_x, search, n_jobs, feddl
         As in `dpfedvis.FedTSNE`.
 
     Attributes
     ----------
     labels_ : array of shape (n,)
-        In the order of the clients.
+        In the order of the clients. Of private clusters only a simulation has those of all.
+    published_map_ : PublishedMap
+        Of private clusters: what the server publishes. `centres` are those of the clusters.
+    embedding_ : array of shape (n, 2)
+        Of private clusters: the places of the records in that map.
     spectral_ : array of shape (n, n_clusters)
-        The embedding that k-means was run on.
+        Of rows: the embedding that k-means was run on.
     neighbors_ : Neighbors
         The graph, for ``affinity="neighbors"``.
     factor_ : KernelFactor
@@ -98,6 +118,9 @@ class FedSpectralClustering(FederatedEstimator):
         colluders: int | None = DEFAULTS.colluders,
         retries: int = DEFAULTS.retries,
         features: Any = DEFAULTS.features,
+        compare_features: Any = DEFAULTS.compare_features,
+        private_map: Mapping[str, Any] | None = None,
+        n_jobs: int = DEFAULTS.jobs,
     ) -> None:
         self.n_clusters = n_clusters
         self.n_landmarks = n_landmarks
@@ -123,13 +146,24 @@ class FedSpectralClustering(FederatedEstimator):
         self.colluders = colluders
         self.retries = retries
         self.features = features
+        self.compare_features = compare_features
+        self.private_map = private_map
+        self.n_jobs = n_jobs
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
-        """Learn landmarks, release rows, and cluster; see `FederatedEstimator.fit` for the parameters."""
+        """Learn landmarks; then release rows and cluster them, or publish a map with clusters, as `release` says.
+
+        See `FederatedEstimator.fit` for the parameters.
+        """
         fed = self._resolve(X, y, groups)
         spectral, settings = self.settings_.spectral, self.settings_
-        if spectral.clusters > fed.n_records:
+        # Where their number is private, to refuse it would tell it.
+        public = settings.budget is None or not settings.budget.hides_records
+        if public and fed.origin != "federation" and spectral.clusters > fed.n_records:
             raise InvalidParameter("n_clusters", spectral.clusters, f"at most the number of records, {fed.n_records}")
+        if settings.release == "none":
+            return self._fit_private(fed, clusters=spectral)
+        _ = settings.recipe  # raises for settings that only a private map has
         by_neighbors = spectral.affinity == "neighbors"
         if by_neighbors and spectral.clusters == fed.n_records:
             raise InvalidParameter("n_clusters", spectral.clusters, f"below the number of records, {fed.n_records}")
@@ -167,9 +201,28 @@ class FedSpectralClustering(FederatedEstimator):
 
     def fit_predict(self, X: Any, y: Any = None, *, groups: Any = None) -> NDArray[np.int64]:
         """Fit, and return the clusters of all records, shape (n,): in the order of clients, or of an array's rows."""
+        if self._processes is not None and self.settings().chosen_release == "none":
+            raise ReleaseUnavailable(AT_SITES)
         labels: NDArray[np.int64] = self.fit(X, y, groups=groups).labels_
         return labels
 
+    def predict(self, X: Any, name: str = "newcomer") -> NDArray[np.int64]:
+        """Return the clusters of a client that joins later, shape (n,). It finds them at home; nothing is spent.
+
+        Parameters
+        ----------
+        X : array of shape (n, m)
+        name : str
+        """
+        check_is_fitted(self, "landmarks_")
+        if self.settings_.release != "none":
+            raise ReleaseUnavailable("later records have clusters only with release='none'; fit them with the others")
+        records = checked_records(name, self.new_records(X, name))
+        return self.published_map_.clusters_at(self.at_home(self.published_map_, records))
+
     def views(self) -> dict[str, NDArray[np.int64]]:
         """Return each client's labels, by name."""
+        if hasattr(self, "published_map_") and not hasattr(self, "labels_"):
+            raise ReleaseUnavailable(AT_SITES)
+        check_is_fitted(self, "labels_")
         return self._by_client(self.labels_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -13,10 +12,9 @@ from accounting import Budget
 from accounting.errors import InvalidParameter
 from accounting.events import Trust
 from dpfedvis.data import FederatedData
-from dpfedvis.estimators.base import FederatedEstimator, ReleaseUnavailable
-from dpfedvis.estimators.refusals import refuse_classes
-from dpfedvis.estimators.settings import DEFAULTS, DistanceName, EstimatorSettings, ReleaseMode
-from dpfedvis.links import InProcess
+from dpfedvis.estimators.base import ReleaseUnavailable
+from dpfedvis.estimators.private_map import AT_SITES, PrivateMapEstimator
+from dpfedvis.estimators.settings import DEFAULTS, DistanceName, ReleaseMode
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.numerics.distances import (
     DistanceEstimate,
@@ -30,15 +28,13 @@ from dpfedvis.numerics.layouts import LaidOut, Layout, Task
 from dpfedvis.numerics.neighbors import Method
 from dpfedvis.server import Program
 from dpfedvis.server.feddl import NoiseName
-from dpfedvis.site.placement import Placement, placement
 from dpfedvis.site.views import checked_records
 
-_AT_SITES = "the places of records stay at the sites, each in the file placed.npz of its folder; use fit"
 # Fewer have no spectral start in two dimensions.
 LEAST_RECORDS = 4
 
 
-class FederatedMap(FederatedEstimator):
+class FederatedMap(PrivateMapEstimator):
     """Landmarks → rows → distances → layout, or landmarks → published map → records placed at home."""
 
     def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
@@ -80,21 +76,16 @@ class FederatedMap(FederatedEstimator):
         self.neighbors_ = self._laid_out.neighbors
         return self._laid_out.places
 
-    @staticmethod
-    def _threads(settings: EstimatorSettings) -> int:
-        """More threads than cores gain nothing, and very many crash openTSNE."""
-        return min(settings.jobs, os.cpu_count() or 1) if settings.layout.threads else 1
-
     def fit_transform(self, X: Any, y: Any = None, *, groups: Any = None) -> Array:
         """Fit, and return the map of all records, shape (n, 2): in the order of the clients, or of an array's rows."""
         if self._processes is not None and self.settings().chosen_release == "none":
-            raise ReleaseUnavailable(_AT_SITES)
+            raise ReleaseUnavailable(AT_SITES)
         return self.fit(X, y, groups=groups).embedding_
 
     def views(self) -> dict[str, Array]:
         """Return each client's part of the map, by name."""
         if hasattr(self, "published_map_") and not hasattr(self, "embedding_"):
-            raise ReleaseUnavailable(_AT_SITES)
+            raise ReleaseUnavailable(AT_SITES)
         check_is_fitted(self, "embedding_")
         return self._by_client(self.embedding_)
 
@@ -142,31 +133,6 @@ class FederatedMap(FederatedEstimator):
             return np.asarray(rows, dtype=np.float32)
         coordinates: Array = self._frame.coordinates(rows)
         return coordinates
-
-    def _fit_private(self, fed: FederatedData) -> Self:
-        """Learn and publish the landmarks' map; each client then places its own records."""
-        settings = self.settings_
-        if settings.budget is None:
-            raise InvalidParameter("budget", None, "given for release='none'")
-        refuse_classes(settings.recipe.classes, fed)
-        program = self._program(fed, recipe=settings.recipe, layout=settings.layout)
-        published, link = self._carry_out(fed, program)
-        assert published.map is not None
-        self.published_map_, self.density_ = published.map, published.density
-        if isinstance(link, InProcess):  # otherwise the places of records are with their sites alone
-            self.embedding_ = self._ordered(np.concatenate([site.placed(published.label) for site in link.members]))
-        return self
-
-    @property
-    def _site_jobs(self) -> int:
-        """Placement at home has a site's records in one thread."""
-        return self._threads(self.settings_) if self.settings_.release == "none" else 1
-
-    @property
-    def at_home(self) -> Placement:
-        """How a client places its own records in a published map."""
-        settings = self.settings_ if hasattr(self, "settings_") else self.settings()
-        return placement(settings.recipe.placement, settings.layout)
 
 
 class FedMap(FederatedMap):

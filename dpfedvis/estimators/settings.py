@@ -38,7 +38,7 @@ from dpfedvis.estimators.refusals import refuse_data
 from dpfedvis.estimators.tables import UnknownSetting, settings_of
 from dpfedvis.mechanisms import MECHANISMS, Mechanism, mechanism
 from dpfedvis.numerics.kernels import Kernel
-from dpfedvis.numerics.layouts import LAYOUTS, Layout
+from dpfedvis.numerics.layouts import LAYOUTS, Layout, TSNELayout
 from dpfedvis.numerics.neighbors import Method
 from dpfedvis.numerics.spectral import SpectralSettings
 from dpfedvis.protocol.noise import NOISE_SOURCES
@@ -299,14 +299,14 @@ class EstimatorSettings(BaseModel):
         """The release that was given, or else the first that the budget allows.
 
         Exact rows without a budget, or with one that does not cover them, and after input perturbation; otherwise
-        nothing of a record for maps, which clients can place at home, and noisy rows for clusters.
+        nothing of a record, which clients can place at home.
         """
         if self.release is not None:
             return self.release
         protection = "upload" if self.mechanism is None else mechanism(self.mechanism).protection
         if self.epsilon is None or self.scope == "landmarks" or protection != "upload":
             return "exact"
-        return "noisy" if self.map == CLUSTERS else "none"
+        return "none"
 
     @property
     def chosen_mechanism(self) -> str | Mechanism:
@@ -392,10 +392,10 @@ class EstimatorSettings(BaseModel):
 
     @property
     def layout(self) -> Layout:
-        """The layout of the map."""
-        if self.map == CLUSTERS:
+        """The layout of the map; private clusters are those of a t-SNE map."""
+        if self.map == CLUSTERS and self.chosen_release != "none":
             raise InvalidParameter("map", self.map, f"one of {', '.join(LAYOUTS)}, to be laid out")
-        made: Layout = self._made(self.map)
+        made: Layout = self._made(TSNELayout.name if self.map == CLUSTERS else self.map)
         return made
 
     @property

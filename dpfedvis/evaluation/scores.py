@@ -24,7 +24,8 @@ def scores_of(
 ) -> Scores:
     """Score a fitted FedTSNE, FedUMAP or FedSpectralClustering on the records that it was fitted to.
 
-    With ``release="none"`` the scored map is the union of the clients' private views: only a simulation has it.
+    With ``release="none"`` the scored map is the union of the clients' private views: only a simulation has it. A
+    clustering is scored by its clusters, also where it has a map.
 
     Parameters
     ----------
@@ -38,12 +39,12 @@ def scores_of(
     dict of str to float
         Key of a metric → score.
     """
-    embedding = getattr(estimator, "embedding_", None)
+    labels = getattr(estimator, "labels_", None)
     return score(
         Evaluated(
             fed,
-            embedding,
-            labels=None if embedding is not None else getattr(estimator, "labels_", None),
+            getattr(estimator, "embedding_", None) if labels is None else None,
+            labels=labels,
             landmarks=estimator.landmarks_,
             kernel=estimator.feddl_.public.kernel,
             seed=seed,

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.errors import InvalidParameter
 from dpfedvis.numerics.exact import block_rows
 from dpfedvis.numerics.exact_sums import NEAREST, place_by_weights
-from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.kernels import Array, squared_distances
 from dpfedvis.protocol.subspace import Subspace
 
 
@@ -28,15 +29,18 @@ class PublishedMap:
         Places of the anchors on the map; their box is centred at 0.
     seed : int
         Public seed of the clients' own layouts.
+    centres : array of shape (c, 2), optional
+        Centres of clusters on the map; None for a map without clusters.
     """
 
     subspace: Subspace
     anchors: Array
     places: Array
     seed: int
+    centres: Array | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.anchors, self.places):
+        for array in (self.anchors, self.places, *([] if self.centres is None else [self.centres])):
             if not np.isfinite(array).all():
                 raise InvalidParameter("private_map", "nan or inf", "finite")
             # All clients share this frame bit for bit: it must not change.
@@ -58,10 +62,23 @@ class PublishedMap:
             found[start : start + rows] = place_by_weights(cells, anchors, places, NEAREST)
         return found
 
+    def clusters_at(self, places: Array) -> NDArray[np.int64]:
+        """Return the cluster of each place on the map, shape (n,): the number of the nearest centre, the first of equals.
+
+        Clients ask it at home, for the places of their own records. A record without a place is in none: -1.
+        """
+        if self.centres is None:
+            raise InvalidParameter("private_map", "without clusters", "one with clusters")
+        found, placed = np.full(len(places), -1), np.isfinite(places).all(axis=1)
+        distances = squared_distances(places[placed].astype(np.float64), self.centres.astype(np.float64))
+        found[placed] = distances.argmin(axis=1)
+        return found
+
     @cached_property
     def digest(self) -> str:
         """Hash of all of it: two maps are the same if theirs are."""
-        arrays = (self.anchors, self.places, *self.subspace.arrays().values())
+        centres = np.empty((0, 2)) if self.centres is None else self.centres
+        arrays = (self.anchors, self.places, centres, *self.subspace.arrays().values())
         parts = [np.ascontiguousarray(each, dtype=np.float64).tobytes() for each in arrays]
         return hashlib.sha256(b"|".join([*parts, str(self.seed).encode()])).hexdigest()
 

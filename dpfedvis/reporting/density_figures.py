@@ -55,6 +55,7 @@ def draw_private_view(
     *,
     title: str = "",
     caption: str = "",
+    named: str = "class",
 ) -> None:
     """Draw the same map with a client's own records: for that client alone.
 
@@ -67,9 +68,11 @@ def draw_private_view(
     places : array of shape (n, 2)
         Where the client has placed its records.
     labels : array of shape (n,), optional
-        The client's own, by name.
+        The client's own classes or clusters, by name.
     path : Path
     title, caption : str
+    named : str
+        What the labels are.
     """
     figure, axes = _canvas()
     public = () if density is None else density.layers
@@ -81,7 +84,7 @@ def draw_private_view(
     axes.scatter(places[:, 0], places[:, 1], s=size, c=points, edgecolors="white", linewidths=0.4, zorder=4)
     if labels is None:
         colours = {"own records": _OWN}
-    _legend(axes, colours, "" if labels is None else "class")
+    _legend(axes, colours, "" if labels is None else named)
     # A record may lie outside of the box that is published; one whose layout failed lies nowhere.
     reach = float(np.abs(places[np.isfinite(places).all(axis=1)]).max(initial=half_side(anchors) / 1.02))
     _finish(axes, 1.02 * reach, title, caption)

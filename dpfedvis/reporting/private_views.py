@@ -143,13 +143,13 @@ def _table(own: OwnRecords) -> str:
     """Return the CSV; a record without a place has neither x nor y."""
     count = len(own.places)
     ids = range(count) if own.ids is None else own.ids.tolist()
-    clusters = [""] * count if own.clusters is None else own.clusters.tolist()
+    clusters = [""] * count if own.clusters is None else own.clusters.tolist()  # a record without a place: -1
     places = own.places.astype(np.float64).tolist()
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEAD)
     for each, place, found, cluster in zip(ids, places, own.placed.tolist(), clusters, strict=True):
-        writer.writerow([each, *(place if found else ("", "")), cluster])
+        writer.writerow([each, *(place if found else ("", "")), "" if cluster == -1 else cluster])
     return text.getvalue()
 
 
@@ -157,7 +157,9 @@ def _draw(
     path: Path, own: OwnRecords, anchors: Array | None, density: Density | None, title: str, caption: str
 ) -> None:
     if anchors is not None:
-        draw_private_view(anchors, density, own.places, own.labels, path, title=title, caption=caption)
+        # Where records have clusters, these are what the picture is for.
+        name, groups = ("class", own.labels) if own.clusters is None else ("cluster", own.clusters.astype(np.str_))
+        draw_private_view(anchors, density, own.places, groups, path, title=title, caption=caption, named=name)
         return
     found = own.placed
     known = {"cluster": own.clusters, "class": own.labels}

@@ -221,7 +221,8 @@ def _cloud(folder: Path, config: RunConfig) -> Cloud:
         head, *rows = list(csv.reader(lines))
     if head[0] == "anchor":
         with np.load(folder / LANDMARKS, allow_pickle=False) as stored:
-            return Cloud(stored["places"], "anchor", {})
+            clusters = {"cluster": Grouping.of(stored["clusters"])} if "clusters" in stored else {}
+            return Cloud(stored["places"], "anchor", clusters)
     clients = Grouping.of(np.array([row[0] for row in rows]))
     with np.load(folder / EMBEDDING, allow_pickle=False) as stored:
         if config.map == "clusters":

@@ -33,7 +33,8 @@ def write_own_view(
     client = fed.clients[0]
     if len(places) != len(client.X):
         raise FileDamaged(f"{len(places)} places do not fit the {len(client.X)} records of {client.own_name}")
-    own = OwnRecords(name, places, client.ids, fed.labels_of(client), client.own)
+    clusters = None if request.published.centres is None else request.published.clusters_at(places)
+    own = OwnRecords(name, places, client.ids, fed.labels_of(client), client.own, clusters)
     stem = stems_of([name if file is None else client.own_name])[0]
     title = f"private view of {name}: for this site alone"
     return write_view(folder, stem, own, anchors=request.published.places, density=None, title=title, caption=_CAPTION)

@@ -63,9 +63,15 @@ def write_map(folder: Path, estimator: FederatedEstimator, fed: FederatedData) -
     published: PublishedMap | None = getattr(estimator, "published_map_", None)
     if published is not None:
         # Clients place their records at home, from the exact records: those places are no part of the run.
-        write_arrays(folder / EMBEDDING, {"anchors": published.places})
+        arrays, columns = {"anchors": published.places}, ["anchor", "x", "y"]
         numbers = [[number, *place] for number, place in enumerate(published.places.tolist())]
-        _write_table(folder / TABLE, ["anchor", "x", "y"], numbers)
+        if published.centres is not None:
+            clusters = published.clusters_at(published.places)
+            arrays |= {"centres": published.centres, "clusters": clusters}
+            columns.append("cluster")
+            numbers = [[*row, cluster] for row, cluster in zip(numbers, clusters.tolist(), strict=True)]
+        write_arrays(folder / EMBEDDING, arrays)
+        _write_table(folder / TABLE, columns, numbers)
         density: Density | None = getattr(estimator, "density_", None)
         if density is not None:
             write_density(folder, density)
@@ -119,12 +125,14 @@ def published_arrays(estimator: FederatedEstimator) -> dict[str, Array]:
     published: PublishedMap | None = getattr(estimator, "published_map_", None)
     if published is None:
         return {}
+    clusters = {} if published.centres is None else {"clusters": published.clusters_at(published.places)}
     return {
         "points": estimator.landmarks_,
         "anchors": published.anchors,
         "places": published.places,
         "centre": published.subspace.centre,
         "axes": published.subspace.axes,
+        **clusters,
     }
 
 

@@ -153,8 +153,10 @@ class RunConfig(EstimatorSettings):
         """The tables that take part, each with all its settings."""
         known, found = known_tables(), {}
         layout = CLUSTERS if self.map == CLUSTERS else self.map
-        names = [layout, FEDDL, *([PRIVATE_MAP] if self.chosen_release == "none" else [])]
-        made = {layout: self._made(layout), PRIVATE_MAP: self._made(PRIVATE_MAP)}
+        names, made = [layout, FEDDL], {layout: self._made(layout), PRIVATE_MAP: self._made(PRIVATE_MAP)}
+        if self.chosen_release == "none":
+            names += [PRIVATE_MAP, self.layout.name]  # of clusters: the map that they are in
+            made[self.layout.name] = self.layout
         for name in names:
             table = {each.name: each.default for each in known[name].values() if each.hint is not None}
             found[name] = {**table, **(_values(made[name]) if name in made else self.tables.get(name, {}))}

@@ -17,8 +17,9 @@ from accounting import Budget, Ledger, checks
 from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms import Mechanism, mechanism
 from dpfedvis.mechanisms.rows import DistanceRows, GramRows, KernelRows, Rows
-from dpfedvis.numerics.kernels import Kernel
+from dpfedvis.numerics.kernels import Array, Kernel
 from dpfedvis.numerics.layouts import Layout, Progress
+from dpfedvis.numerics.spectral import SpectralSettings, cluster_centres
 from dpfedvis.protocol import wire
 from dpfedvis.protocol.ask import Ask
 from dpfedvis.protocol.messages import Receipt
@@ -31,7 +32,7 @@ from dpfedvis.server.feddl import Callback, FedDL, FedDLResult, NoiseName
 from dpfedvis.server.members import Members
 from dpfedvis.server.private_map import BudgetShares, Learned, Learner, landmarks_for
 from dpfedvis.server.published import Published
-from dpfedvis.server.recipe import Recipe
+from dpfedvis.server.recipe import LEAST_ANCHORS, Recipe
 from dpfedvis.server.rounds import WITHOUT_CHOICE, chooses, one_sweep, rounds_of_map
 from dpfedvis.server.session import Session
 
@@ -76,6 +77,8 @@ class ProgramSettings:
     recipe : Recipe
     layout : Layout, optional
         Of a private map.
+    clusters : SpectralSettings, optional
+        Of a private map that has clusters: their number, and the starts of k-means.
     """
 
     mechanism: Mechanism
@@ -96,6 +99,7 @@ class ProgramSettings:
     row_gamma: float | None = None
     recipe: Recipe = field(default_factory=Recipe)
     layout: Layout | None = None
+    clusters: SpectralSettings | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mechanism", mechanism(self.mechanism))
@@ -254,20 +258,25 @@ class Program:
             raise InvalidParameter("budget", None, "given for release='none'")
         if layout is None:
             raise InvalidParameter("layout", None, "given for release='none'")
+        clusters, fewest = settings.clusters, recipe.anchors or LEAST_ANCHORS
+        if clusters is not None and clusters.clusters > fewest:
+            raise InvalidParameter("n_clusters", clusters.clusters, f"at most the number of anchors, {fewest}")
         learner = self._learner(settings.budget, settings.mechanism, self._rounds_of_map(ask, settings.budget))
         learned: Learned = learner.run(ask, **watched)
         session, records = learned.session, learner.records_a_client(learned.feddl.contract)
         anchors = recipe.anchored_points(learned, records, settings.seed)
+        drawn = repr(layout) if clusters is None else f"{layout!r} with {clusters.clusters} clusters"
+
+        def laid_out() -> dict[str, Array]:
+            places = recipe.scaled(layout.lay_out_anchors(anchors, settings.seed), records)
+            made = {"anchors": anchors, "places": places, "layout": np.array(drawn)}
+            if clusters is None:
+                return made
+            return {**made, "centres": cluster_centres(places, clusters.clusters, clusters.starts, settings.seed)}
+
         # Kept, since a density is counted on it.
-        frame = read_or_make(
-            None if checkpoint is None else checkpoint / "published_map.npz",
-            lambda: {
-                "anchors": anchors,
-                "places": recipe.scaled(layout.lay_out_anchors(anchors, settings.seed), records),
-                "layout": np.array(repr(layout)),
-            },
-        )
-        if (made := str(frame.pop("layout"))) != repr(layout):
+        frame = read_or_make(None if checkpoint is None else checkpoint / "published_map.npz", laid_out)
+        if (made := str(frame.pop("layout"))) != drawn:
             raise SnapshotMismatch(f"the map is published already, as {made}; resume without another layout")
         published = PublishedMap(learned.subspace, **frame, seed=settings.seed)
         if progress is not None:
@@ -292,4 +301,4 @@ def _ended(result: FedDLResult, session: Session) -> dict[str, Any]:
     return {"feddl": result, "label": session.label, "receipts": tuple(session.mirror.receipts.values())}
 
 
-wire.register(ProgramSettings, Recipe, BudgetShares)
+wire.register(ProgramSettings, Recipe, BudgetShares, SpectralSettings)

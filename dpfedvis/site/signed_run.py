@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from accounting import Event
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol.contract import Contract
@@ -42,6 +45,8 @@ class SignedRun:
     map : str, optional
         Hash of the map that was published.
     placed : array of shape (n, 2), optional
+    clusters : array of shape (n,), optional
+        Of the records, where the map has clusters.
     sums : SiteSums, optional
         Its part in secure sums, under trust `aggregate`.
     """
@@ -56,6 +61,7 @@ class SignedRun:
     begun: bool = False
     map: str | None = None
     placed: Array | None = field(default=None, repr=False)
+    clusters: NDArray[np.int64] | None = field(default=None, repr=False)
     sums: SiteSums | None = field(default=None, repr=False)
 
     @property

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting import BudgetExceeded, CannotAccount, UnprotectedReleaseError, checks
 from accounting.errors import InvalidParameter, LedgerError
@@ -201,6 +202,13 @@ class Site:
             raise DpfedvisError(f"{self.name} has not placed its records")
         return found
 
+    def clusters(self, contract: str) -> NDArray[np.int64]:
+        """Return the cluster of each record on the published map, shape (n,)."""
+        found = self._open(contract).clusters
+        if found is None:
+            raise DpfedvisError(f"{self.name} has no clusters of its records")
+        return found
+
     def perturbed(self, contract: str) -> Upload:
         """Return the records as they were perturbed at home, with the event of it."""
         return self._open(contract).computation.home
@@ -298,10 +306,13 @@ class Site:
         run.map = request.published.digest
         try:
             run.placed = place(request, self._records, self._compared) if len(self._records) else np.empty((0, 2))
+            if (published := request.published).centres is not None:
+                run.clusters = published.clusters_at(run.placed)
             if self._folder is not None:
                 # With it, new records can be placed later.
                 write_bytes(self._folder / PUBLISHED, wire.encode(request))
-                write_arrays(self._folder / PLACES, {"places": run.placed})
+                found = {} if run.clusters is None else {"clusters": run.clusters}
+                write_arrays(self._folder / PLACES, {"places": run.placed, **found})
         except Exception:
             _log.warning("%s could not place its records", self.name, exc_info=True)
         return Done(self.name)

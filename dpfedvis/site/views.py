@@ -71,7 +71,10 @@ def check_map(published: PublishedMap, features: int) -> None:
         raise Refusal(MALFORMED, "the anchors of the map have another shape")
     if places.shape != (len(anchors), 2):
         raise Refusal(MALFORMED, "the places of the map have another shape")
-    if max(float(np.abs(each).max()) for each in (anchors, places)) > LARGEST_VALUE:
+    centres = places[:1] if published.centres is None else published.centres
+    if centres.ndim != 2 or not len(centres) or centres.shape[1] != 2:
+        raise Refusal(MALFORMED, "the centres of the clusters have another shape")
+    if max(float(np.abs(each).max()) for each in (anchors, places, centres)) > LARGEST_VALUE:
         raise Refusal(MALFORMED, "the map is too large")
 
 

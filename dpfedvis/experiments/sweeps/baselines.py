@@ -76,7 +76,7 @@ def data_free_scores(config: RunConfig, fed: FederatedData, neighbors: NDArray[n
     config = config.resolved(fed)
     estimator = config.estimator()
     if not isinstance(estimator, FederatedMap):
-        raise InvalidParameter("map", config.map, "tsne or umap for the data-free baseline: clients place no clusters")
+        raise InvalidParameter("map", config.map, "tsne or umap for the data-free baseline")
     bounds, layout = config.feddl.get("bounds"), config.layout
     public = FedDL(
         landmarks=config.landmarks or 0,

@@ -15,7 +15,7 @@ from dpfedvis.estimators.settings import EstimatorSettings
 from dpfedvis.links import InProcess
 from dpfedvis.site.placement import Placement, placement
 
-AT_SITES = "places and clusters of records stay at the sites, each in the file placed.npz of its folder; use fit, and look there"
+AT_SITES = "the places and clusters of records stay at the sites, each in the file placed.npz of its folder; use fit"
 
 
 class PrivateMapEstimator(FederatedEstimator):

@@ -63,7 +63,7 @@ class PublishedMap:
         return found
 
     def clusters_at(self, places: Array) -> NDArray[np.int64]:
-        """Return the cluster of each place on the map, shape (n,): the number of the nearest centre, the first of equals.
+        """Return the cluster of each place on the map, shape (n,): the nearest centre, the first of equals.
 
         Clients ask it at home, for the places of their own records. A record without a place is in none: -1.
         """

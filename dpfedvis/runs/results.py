@@ -63,7 +63,8 @@ def write_map(folder: Path, estimator: FederatedEstimator, fed: FederatedData) -
     published: PublishedMap | None = getattr(estimator, "published_map_", None)
     if published is not None:
         # Clients place their records at home, from the exact records: those places are no part of the run.
-        arrays, columns = {"anchors": published.places}, ["anchor", "x", "y"]
+        arrays: dict[str, NDArray[Any]] = {"anchors": published.places}
+        columns = ["anchor", "x", "y"]
         numbers = [[number, *place] for number, place in enumerate(published.places.tolist())]
         if published.centres is not None:
             clusters = published.clusters_at(published.places)
@@ -120,8 +121,11 @@ def write_simulation(
     return problems
 
 
-def published_arrays(estimator: FederatedEstimator) -> dict[str, Array]:
-    """Return what the server publishes of a private map: landmarks among the records, anchors, places, subspace."""
+def published_arrays(estimator: FederatedEstimator) -> dict[str, NDArray[Any]]:
+    """Return what the server publishes of a private map.
+
+    Landmarks among the records, anchors, their places, subspace, and the anchors' clusters where there are any.
+    """
     published: PublishedMap | None = getattr(estimator, "published_map_", None)
     if published is None:
         return {}

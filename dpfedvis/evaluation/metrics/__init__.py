@@ -22,6 +22,12 @@ METRICS: dict[str, Metric] = {
     for metric in (
         Metric("ca_cross_10", "CA across clients, 10-NN", "class accuracy of 10-NN among other clients' records",
                partial(classes.accuracy_across_clients, k=10), _CLASSES, chance=classes.largest_class, curve=True),
+        Metric("ca_shared_10", "CA across clients, shared classes",
+               "class accuracy of 10-NN among other clients' records, over classes that others hold",
+               partial(classes.accuracy_of_shared_classes, k=10), _CLASSES,
+               chance=classes.one_of_the_classes),
+        Metric("purity_10", "purity, 10-NN", "share of a point's 10 nearest that are of its class, mean over classes",
+               partial(classes.purity, k=10), _CLASSES, chance=classes.one_of_the_classes),
         *(
             Metric(f"ca_{k}", f"CA, {k}-NN", f"class accuracy of {k}-NN in the map (CA)",
                    partial(classes.accuracy, k=k), _CLASSES, chance=classes.largest_class, curve=k == 10,
@@ -34,6 +40,9 @@ METRICS: dict[str, Metric] = {
                    curve=k == 10, paper=f"NPA {k}-NN")
             for k in KS
         ),
+        Metric("npa_home_10", "NPA at home, 10-NN", "neighbours kept among 10, each client among its own records",
+               partial(neighbors.preservation_at_home, k=10), _MAP,
+               chance=partial(neighbors.preservation_at_home_by_chance, k=10)),
         Metric("nmi", "NMI", "NMI of k-means in the map",
                clusters.nmi, _CLUSTERS, chance=clusters.agreement_by_chance, curve=True, paper="NMI"),
         Metric("ari", "ARI", "ARI of k-means in the map",

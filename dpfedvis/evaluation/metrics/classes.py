@@ -37,6 +37,58 @@ def accuracy_across_clients(evaluated: Evaluated, k: int) -> float | None:
     return cross_client_accuracy([evaluated.places[part] for part in slices], labels, k)
 
 
+def accuracy_of_shared_classes(evaluated: Evaluated, k: int) -> float | None:
+    """CA across clients where it makes sense: over classes of which the other clients have at least k records.
+
+    For clients that hold different classes. A point whose class nobody else holds cannot be classified by the others,
+    and `accuracy_across_clients` counts it as wrong on any map. Here it is left out as a question; as an answer all
+    points of the others count. Mean over classes, so that a class that few clients hold counts as much as one that all
+    do. None if there is no such class.
+    """
+    fed, y = evaluated.fed, evaluated.classes
+    names, codes = np.unique(y, return_inverse=True)
+    counted = np.bincount(codes, minlength=len(names))
+    asked, right = np.zeros(len(names)), np.zeros(len(names))
+    for part in fed.index.slices:
+        own = codes[part]
+        shared = counted - np.bincount(own, minlength=len(names)) >= k
+        chosen = shared[own]
+        if not chosen.any():
+            continue
+        others = np.ones(len(codes), dtype=bool)
+        others[part] = False
+        found = _voted(evaluated.places[others], codes[others], evaluated.places[part][chosen], k)
+        asked += np.bincount(own[chosen], minlength=len(names))
+        right += np.bincount(own[chosen][found == own[chosen]], minlength=len(names))
+    return float(np.mean(right[asked > 0] / asked[asked > 0])) if asked.any() else None
+
+
+def purity(evaluated: Evaluated, k: int) -> float | None:
+    """Share of a point's k nearest points on the map, of all clients, that are of its class; mean over classes.
+
+    It makes sense for any partition. If each client holds one class, it says whether the classes of different clients
+    land in different regions: a client whose records are drawn to other clients' anchors lies on their points. It does
+    not say whether one class of several clients lands in one region; that is `accuracy_of_shared_classes`.
+    """
+    if k not in evaluated.ks:
+        return None
+    names, codes = np.unique(evaluated.classes, return_inverse=True)
+    same = (codes[evaluated.neighbors_in_map[:, :k]] == codes[:, None]).mean(axis=1)
+    return float(np.mean([same[codes == code].mean() for code in range(len(names))]))
+
+
+def one_of_the_classes(evaluated: Evaluated) -> float:
+    """Score of a random map where classes count alike: one over their number."""
+    return 1 / len(np.unique(evaluated.classes))
+
+
+def _voted(known: Array, codes: NDArray[np.int64], asked: Array, k: int) -> NDArray[np.int64]:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    found: NDArray[np.int64] = KNeighborsClassifier(k).fit(known, codes).predict(asked)
+    return found
+
+
 def largest_class(evaluated: Evaluated) -> float:
     """Accuracy of always guessing the largest class."""
     return float(np.unique(evaluated.classes, return_counts=True)[1].max() / evaluated.fed.n_records)

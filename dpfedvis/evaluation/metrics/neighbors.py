@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpfedvis.evaluation.metrics.base import Evaluated
+from dpfedvis.evaluation.metrics.base import Evaluated, true_neighbors
 from dpfedvis.numerics.kernels import Array
 
 _K = 10  # neighbours of trustworthiness and continuity
@@ -16,6 +16,28 @@ def preservation(evaluated: Evaluated, k: int) -> float | None:
     if k not in evaluated.ks:
         return None
     return overlap(evaluated.neighbors_among_records[:, :k], evaluated.neighbors_in_map[:, :k])
+
+
+def preservation_at_home(evaluated: Evaluated, k: int) -> float | None:
+    """NPA within each client: of its records' k nearest among its own, the share that it finds on its own view.
+
+    It is what a client sees of its own records, whichever classes the others hold. Mean over records of clients with
+    more than 2k records.
+    """
+    kept, counted = 0.0, 0
+    for part, records in zip(evaluated.fed.index.slices, evaluated.fed.records, strict=True):
+        if records <= 2 * k:
+            continue
+        true, seen = (true_neighbors(each[part], k) for each in (evaluated.X, evaluated.places))
+        kept += records * overlap(true, seen)
+        counted += records
+    return kept / counted if counted else None
+
+
+def preservation_at_home_by_chance(evaluated: Evaluated, k: int) -> float:
+    """Expected value on a random map: k of the other records of a client."""
+    sizes = [records for records in evaluated.fed.records if records > 2 * k]
+    return sum(k * records / (records - 1) for records in sizes) / sum(sizes) if sizes else 0.0
 
 
 def preservation_by_chance(evaluated: Evaluated, k: int) -> float:

@@ -275,7 +275,7 @@ def test_a_site_finds_its_own_patients_on_the_map(network, tmp_path):
 
 def test_clusters_have_views_too(network, tmp_path):
     views = tmp_path / "views"
-    more = ("--map", "clusters", "--clusters", "3", "--epsilon", "50", "--views", str(views))
+    more = ("--map", "clusters", "--clusters", "3", "--epsilon", "50", "--views", str(views), *FAST)
     done = called(
         "run", "--data", *files(network), "--schema", str(network / "schema.toml"), "--landmarks", "20", *more,
         "--noise", "seeded", "--out", str(tmp_path / "run"), "--json",
@@ -284,6 +284,11 @@ def test_clusters_have_views_too(network, tmp_path):
     with (views / "essen.csv").open(newline="") as stream:
         clusters = [row["cluster"] for row in csv.DictReader(stream)]
     assert set(clusters) <= {"0", "1", "2"}
+    assert len(set(clusters)) > 1
+    anchors = (tmp_path / "run" / "embedding.csv").read_text().splitlines()
+    assert anchors[0] == "anchor,x,y,cluster"
+    assert {line.rsplit(",", 1)[1] for line in anchors[1:]} == {"0", "1", "2"}
+    assert "each in its cluster" in " ".join((tmp_path / "run" / "report.html").read_text().split())
 
 
 # Features

@@ -162,7 +162,10 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
         (["--bounds", "1", "0"], "bounds must be"),
         (["--landmarks", "many"], "must be a whole number, as N, but is 'many'"),
         (["--density"], "density must be left out with --release exact"),
-        (["--density", "--epsilon", "2", "--map", "clusters"], "density must be left out with --release noisy"),
+        (
+            ["--density", "--epsilon", "2", "--map", "clusters", "--release", "noisy"],
+            "density must be left out with --release noisy",
+        ),
         (["--classes", "0,1", "--epsilon", "2"], "classes must be left out without a density"),
         (["--classes", "0,0", "--density", "--epsilon", "2"], "classes must be distinct labels"),
         (["--classes", "0,one", "--density", "--epsilon", "2"], "class must be one of 0, 1, 2, 3"),
@@ -173,7 +176,7 @@ def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
         (["--shares", "subspace=0.3"], "shares must be left out with --release exact"),
         (["--components", "4", "--epsilon", "2", "--release", "noisy"], "components must be left out with --release "),
         (
-            ["--placement", "weights", "--epsilon", "2", "--map", "clusters"],
+            ["--placement", "weights", "--epsilon", "2", "--map", "clusters", "--release", "noisy"],
             "placement must be left out with --release ",
         ),
         (["--placement", "random", "--epsilon", "2"], "placement must be one of anchored, diffused, weights, transfo"),

@@ -19,7 +19,7 @@ KINDS = {
     "noisy, discrete": [*NOISY, "--noise", "discrete", "--gamma", "histogram"],
     "noisy, aggregate": [*NOISY, "--trust", "aggregate", "--noise", "discrete"],
     "input": ["--epsilon", "2", "--mechanism", "input", "--noise", "discrete"],
-    "clusters": ["--epsilon", "2", "--map", "clusters", "--clusters", "3", "--noise", "discrete"],
+    "clusters": ["--epsilon", "2", "--map", "clusters", "--clusters", "3", "--release", "noisy", "--noise", "discrete"],
     "density": [*DENSITY, "--mechanism", "gradient"],
     "density, central": [*DENSITY, "--trust", "central", "--noise", "discrete"],
     "density, discrete": [*DENSITY, "--noise", "discrete"],

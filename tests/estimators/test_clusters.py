@@ -16,7 +16,6 @@ from sklearn.metrics import adjusted_rand_score
 from accounting import Budget, GaussianRelease, InvalidParameter, Unprotected, UnprotectedReleaseError
 from dpfedvis import FederatedData, FedSpectralClustering
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.estimators.base import ReleaseUnavailable
 from dpfedvis.estimators.clusters import spectral_embedding
 from dpfedvis.mechanisms import InputPerturbation
 from dpfedvis.mechanisms.rows import KernelRows
@@ -279,11 +278,6 @@ def test_gamma_must_make_a_kernel():
 def test_data_must_be_federated():
     with pytest.raises(InvalidParameter, match="FederatedData"):
         clustering().fit("digits")
-
-
-def test_no_release_is_not_there_yet():
-    with pytest.raises(ReleaseUnavailable):
-        clustering(mechanism="gradient", budget=BUDGET, release="none").fit(federated())
 
 
 # Releases and conventions

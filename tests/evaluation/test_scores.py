@@ -20,7 +20,7 @@ from dpfedvis.numerics.distances import kernel_factor
 from dpfedvis.numerics.kernels import Kernel, kernel_matrix
 
 MAP = {
-    "ca_1", "ca_10", "ca_50", "ca_cross_10", "npa_1", "npa_10", "npa_50", "nmi", "ari", "silhouette",
+    "ca_1", "ca_10", "ca_50", "ca_cross_10", "ca_shared_10", "purity_10", "npa_home_10", "npa_1", "npa_10", "npa_50", "nmi", "ari", "silhouette",
     "trustworthiness", "continuity",
 }  # fmt: skip
 LANDMARKS = {"mmd", "certificate", "mmd_common", "certificate_common"}
@@ -154,25 +154,26 @@ def _table(n: int, y: np.ndarray | None, clients: int = 2) -> dict[str, float]:
 
 @pytest.mark.parametrize("y", [None, np.zeros(100, int)])
 def test_without_classes_there_is_no_accuracy(y: np.ndarray | None) -> None:
-    assert set(_table(100, y)) == {"npa_1", "npa_10", "npa_50", "trustworthiness", "continuity"}
+    assert set(_table(100, y)) == {"npa_1", "npa_10", "npa_50", "npa_home_10", "trustworthiness", "continuity"}
 
 
 def test_few_records_have_few_scores() -> None:
     assert {"ca_1", "ca_10"} <= set(_table(40, np.arange(40) % 2)) == MAP - {"ca_50", "npa_50"}
-    assert set(_table(12, np.arange(12) % 2)) == MAP - {f"{name}_{k}" for name in ("ca", "npa") for k in (10, 50)} - {
-        "ca_cross_10"
-    }
+    tens = {"ca_cross_10", "ca_shared_10", "purity_10", "npa_home_10"}
+    assert (
+        set(_table(12, np.arange(12) % 2)) == MAP - {f"{name}_{k}" for name in ("ca", "npa") for k in (10, 50)} - tens
+    )
     assert set(_table(4, np.arange(4))) == {"npa_1", "trustworthiness", "continuity"}
 
 
 def test_one_client_has_no_others() -> None:
-    assert set(_table(100, np.arange(100) % 2, clients=1)) == MAP - {"ca_cross_10"}
+    assert set(_table(100, np.arange(100) % 2, clients=1)) == MAP - {"ca_cross_10", "ca_shared_10"}
 
 
 def test_clients_that_share_no_class_cannot_classify_each_other() -> None:
     X, y = np.random.default_rng(7).normal(size=(100, 2)), np.arange(100) % 2
     apart = FederatedData([X[y == 0], X[y == 1]], [y[y == 0], y[y == 1]])
-    assert set(score(Evaluated(apart, apart.pooled()[0]))) == MAP - {"ca_cross_10"}
+    assert set(score(Evaluated(apart, apart.pooled()[0]))) == MAP - {"ca_cross_10", "ca_shared_10"}
 
 
 def test_a_map_of_other_records_is_refused(fed: FederatedData) -> None:

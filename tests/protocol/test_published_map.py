@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from accounting import InvalidParameter
 from dpfedvis.numerics.exact import Grid
+from dpfedvis.protocol import wire
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.subspace import Subspace
+from dpfedvis.site.policy import Refusal
+from dpfedvis.site.views import check_map
 from tests.protocol.boards import board_of, records_of
 
 RAW = Grid.of_norm(32.0, 3)
@@ -65,3 +70,46 @@ def test_the_place_that_is_counted_depends_on_nothing_but_the_record():
     for rows in (slice(0, 1), slice(7, 60), slice(1000, 2100)):
         np.testing.assert_array_equal(published.place(X[rows]), whole[rows])
     assert (whole[::50] == whole[0]).all()
+
+
+# Clusters
+
+
+def with_centres(centres):
+    subspace = Subspace(np.zeros(3), np.eye(3)[:, :2], np.ones(2), RAW)
+    return PublishedMap(subspace, np.zeros((4, 2), np.float32), np.ones((4, 2)), 0, centres)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(0, 30))
+def test_a_cluster_is_that_of_the_nearest_centre(seed, count, records):
+    rng = np.random.default_rng(seed)
+    centres, places = rng.normal(size=(count, 2)), rng.normal(size=(records, 2))
+    expected = [min(range(count), key=lambda c, z=place: float(np.sum((centres[c] - z) ** 2))) for place in places]
+    found = with_centres(centres).clusters_at(places)
+    assert found.dtype == np.int64
+    assert found.tolist() == expected
+    assert with_centres(np.concatenate([centres, centres])).clusters_at(places).tolist() == expected  # first of equals
+
+
+def test_a_record_without_a_place_is_in_no_cluster():
+    places = np.array([[0.0, 0.0], [np.nan, 1.0], [9.0, 9.0], [np.inf, 0.0]])
+    assert with_centres(np.array([[0.0, 0.0], [8.0, 8.0]])).clusters_at(places).tolist() == [0, -1, 1, -1]
+
+
+def test_centres_are_part_of_the_map():
+    plain, one, other = with_centres(None), with_centres(np.zeros((2, 2))), with_centres(np.ones((2, 2)))
+    assert len({plain.digest, one.digest, other.digest}) == 3
+    assert wire.decode(wire.encode(other)).digest == other.digest
+    with pytest.raises(ValueError, match="read-only"):
+        one.centres[0] = 5
+    with pytest.raises(InvalidParameter):
+        with_centres(np.full((2, 2), np.nan))
+    with pytest.raises(InvalidParameter, match="with clusters"):
+        plain.clusters_at(np.zeros((1, 2)))
+
+
+@pytest.mark.parametrize("centres", [np.zeros((0, 2)), np.zeros((3, 1)), np.zeros(2), np.full((2, 2), 1e16)])
+def test_a_site_refuses_centres_that_are_none(centres):
+    check_map(with_centres(np.ones((2, 2))), 3)
+    with pytest.raises(Refusal):
+        check_map(with_centres(centres), 3)

@@ -211,7 +211,6 @@ COMBINATIONS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "other as a class": ({"density": True, "classes": ("benign", "other")}, "without 'other'"),
     "classes without labels": ({"label_column": None, "density": True, "classes": ("a",)}, "labels must be given"),
-    "clusters without rows": ({"map": "clusters", "release": "none"}, "release='none' is for maps"),
     "too many clusters": ({"map": "clusters", "clusters": 61}, "n_clusters must be at most"),
 }
 
@@ -226,7 +225,7 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(name, patients, tmp_
     if settings.get("client_column", "") is None:
         rows = [[*row[:3], row[4]] for row in csv.reader(patients.read_text().splitlines())]
         patients.write_text("\n".join(map(",".join, rows)) + "\n")
-    if settings.get("map") == "clusters" or settings.get("release", "none") != "none":
+    if settings.get("release", "none") != "none":
         settings = {"placement": None, "anchors": None, "sweeps": None, **settings}
     if settings.get("mechanism", "k-means") != "k-means":
         settings = {"sweeps": None, **settings}

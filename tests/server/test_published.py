@@ -13,6 +13,7 @@ from dpfedvis import FederatedData
 from dpfedvis.estimators.simulation import simulated
 from dpfedvis.mechanisms import GradientPerturbation, KMeans
 from dpfedvis.numerics.layouts import LAYOUTS
+from dpfedvis.numerics.spectral import SpectralSettings
 from dpfedvis.protocol.signatures import verify
 from dpfedvis.protocol.wire import Malformed, encode
 from dpfedvis.server import Program, ProgramSettings, Published
@@ -27,6 +28,7 @@ SETTINGS = {
         "release": "none",
         "layout": LAYOUTS["tsne"](),
         "recipe": Recipe(density=True),
+        "clusters": SpectralSettings(clusters=3),
     },
 }
 

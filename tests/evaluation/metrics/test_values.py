@@ -204,3 +204,90 @@ def test_the_names_of_clusters_do_not_matter():
         evaluated = Evaluated(FederatedData([np.zeros((6, 1))], [y]), labels=labels)
         assert clusters.nmi(evaluated) == pytest.approx(expected)
         assert clusters.ari(evaluated) == pytest.approx(expected)
+
+
+# Clients that lack classes
+
+
+def uneven(seed=0, spread=1.2):
+    """Four classes; the first client holds two, the second three, the third one that it alone has."""
+    rng = np.random.default_rng(seed)
+    held = [[0] * 30 + [1] * 25, [0] * 20 + [1] * 4 + [2] * 30, [3] * 25]
+    corners = np.array([[0, 0], [3, 0], [0, 3], [3, 3]])
+    places = [corners[y] + rng.normal(0, spread, (len(y), 2)) for y in held]
+    fed = FederatedData(places, [np.array(y) for y in held])
+    return Evaluated(fed, fed.pooled()[0])
+
+
+def slow_shared(evaluated, k):
+    """Record by record: classes of which the others have k, and the vote of the k nearest of the others."""
+    owner = np.repeat(np.arange(len(evaluated.fed.records)), evaluated.fed.records)
+    y, D = evaluated.classes, cdist(evaluated.places, evaluated.places)
+    right: dict = {}
+    for i in range(len(y)):
+        others = [j for j in range(len(y)) if owner[j] != owner[i]]
+        if sum(y[j] == y[i] for j in others) < k:
+            continue
+        votes = [y[j] for j in sorted(others, key=D[i].__getitem__)[:k]]
+        guess = max(sorted(set(votes)), key=votes.count)
+        right.setdefault(y[i], []).append(guess == y[i])
+    return float(np.mean([np.mean(each) for each in right.values()])), set(right)
+
+
+@pytest.mark.parametrize("k", [1, 10])
+def test_shared_classes_are_those_of_a_slow_vote(k):
+    for seed in range(3):
+        evaluated = uneven(seed)
+        expected, asked = slow_shared(evaluated, k)
+        assert asked == ({0, 1} if k == 1 else {0, 1})
+        assert classes.accuracy_of_shared_classes(evaluated, k) == pytest.approx(expected)
+
+
+def test_a_class_that_one_client_alone_holds_is_no_question():
+    """On a perfect map the others still cannot name it, and the plain score counts that against the map."""
+    evaluated = uneven(spread=0.05)
+    assert classes.accuracy_of_shared_classes(evaluated, 10) == 1.0
+    assert classes.accuracy_across_clients(evaluated, 10) < 0.6
+
+
+def test_classes_count_alike_however_few_records_they_have():
+    places = [np.zeros((200, 2)), np.concatenate([np.zeros((100, 2)), np.full((20, 2), 9.0)]), np.full((20, 2), 0.001)]
+    held = [np.zeros(200, int), np.repeat([0, 1], [100, 20]), np.ones(20, int)]
+    fed = FederatedData([place + 1e-5 * np.arange(len(place))[:, None] for place in places], held)
+    evaluated = Evaluated(fed, fed.pooled()[0])
+    # Of the second class, no record of one client lies near those of the other; of the first, all do.
+    assert classes.accuracy_of_shared_classes(evaluated, 10) == pytest.approx(0.5)
+
+
+def test_purity_is_that_of_a_slow_count():
+    evaluated = uneven()
+    D = cdist(evaluated.places, evaluated.places)
+    np.fill_diagonal(D, np.inf)
+    same = np.mean(evaluated.classes[np.argsort(D)[:, :10]] == evaluated.classes[:, None], axis=1)
+    expected = np.mean([same[evaluated.classes == c].mean() for c in range(4)])
+    assert classes.purity(evaluated, 10) == pytest.approx(expected, abs=1e-12)
+
+
+def test_purity_finds_a_client_that_is_drawn_to_the_others():
+    """One class a client: the scores across clients have nothing to say, and purity does."""
+    rng, y = np.random.default_rng(2), np.repeat(np.arange(3), 60)
+    X = rng.normal(0, 0.3, (180, 2)) + np.array([[0, 0], [8, 0], [0, 8]])[y]
+    fed = FederatedData([X[y == c] for c in range(3)], [y[y == c] for c in range(3)])
+    drawn = X.copy()
+    drawn[y == 2] = rng.normal(0, 0.3, (60, 2))  # on the first client's
+    good, bad = (Evaluated(fed, each) for each in (X, drawn))
+    assert classes.accuracy_across_clients(good, 10) is classes.accuracy_of_shared_classes(good, 10) is None
+    assert classes.purity(good, 10) == 1.0
+    assert classes.purity(bad, 10) < 0.75
+
+
+def test_neighbours_at_home_are_those_of_each_client_alone(digits):
+    X, Z, y = digits
+    fed = FederatedData([X[:150], X[150:280], X[280:]], [y[:150], y[150:280], y[280:]])
+    expected = (
+        150 * slow_preservation(X[:150], Z[:150], 10) + 130 * slow_preservation(X[150:280], Z[150:280], 10)
+    ) / 280
+    assert neighbors.preservation_at_home(Evaluated(fed, Z), 10) == pytest.approx(expected, abs=2e-3)
+    moved = Z.copy()
+    moved[150:280] += 1000  # where a client lies among the others is no matter
+    assert neighbors.preservation_at_home(Evaluated(fed, moved), 10) == pytest.approx(expected, abs=2e-3)

@@ -12,10 +12,9 @@ from sklearn.decomposition import PCA
 from sklearn.neighbors import KNeighborsClassifier
 
 from accounting import Budget, InvalidParameter, Ledger
-from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE, FedUMAP
+from dpfedvis import FederatedData, FedTSNE, FedUMAP
 from dpfedvis.data import load
 from dpfedvis.data.features import with_features
-from dpfedvis.estimators.base import ReleaseUnavailable
 from dpfedvis.estimators.simulation import simulated
 from dpfedvis.evaluation.metrics import cross_client_accuracy
 from dpfedvis.mechanisms import KMeans
@@ -285,11 +284,6 @@ def test_filled_means_are_refused(map_of):
     fed = FederatedData([np.array([[1.0, np.nan], [2.0, 3.0], [0.0, 1.0]])] * 2, missing="client-mean")
     with pytest.raises(InvalidParameter, match="public-value"):
         map_of().fit(fed)
-
-
-def test_rows_of_clusters_have_no_private_map(fed):
-    with pytest.raises(ReleaseUnavailable, match="maps"):
-        FedSpectralClustering(n_clusters=3, mechanism="gradient", budget=Budget(1, 1e-5), release="none").fit(fed)
 
 
 # Newcomers

@@ -70,8 +70,9 @@ class PublishedMap:
         if self.centres is None:
             raise InvalidParameter("private_map", "without clusters", "one with clusters")
         found, placed = np.full(len(places), -1), np.isfinite(places).all(axis=1)
-        distances = squared_distances(places[placed].astype(np.float64), self.centres.astype(np.float64))
-        found[placed] = distances.argmin(axis=1)
+        if placed.any():
+            distances = squared_distances(places[placed].astype(np.float64), self.centres.astype(np.float64))
+            found[placed] = distances.argmin(axis=1)
         return found
 
     @cached_property

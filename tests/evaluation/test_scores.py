@@ -20,8 +20,8 @@ from dpfedvis.numerics.distances import kernel_factor
 from dpfedvis.numerics.kernels import Kernel, kernel_matrix
 
 MAP = {
-    "ca_1", "ca_10", "ca_50", "ca_cross_10", "ca_shared_10", "purity_10", "npa_home_10", "npa_1", "npa_10", "npa_50", "nmi", "ari", "silhouette",
-    "trustworthiness", "continuity",
+    "ca_1", "ca_10", "ca_50", "ca_cross_10", "ca_shared_10", "purity_10", "npa_1", "npa_10", "npa_50", "npa_home_10",
+    "nmi", "ari", "silhouette", "trustworthiness", "continuity",
 }  # fmt: skip
 LANDMARKS = {"mmd", "certificate", "mmd_common", "certificate_common"}
 TSNE = {"perplexity": 10, "n_jobs": 1, "tsne": {"n_iter": 50, "early_exaggeration_iter": 50}}

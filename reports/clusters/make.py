@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.cluster import KMeans
+from sklearn.cluster import AgglomerativeClustering, KMeans, SpectralClustering
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.neighbors import NearestNeighbors
 
 from accounting import Budget
 from dpfedvis import FederatedData, FedSpectralClustering, FedUMAP
@@ -33,6 +34,22 @@ from dpfedvis.site.placement import ByWeights, Diffused
 HERE = Path(__file__).parent
 DELTA = 1e-5
 RECORDS = {"fashion-mnist": 10_000, "mnist": 10_000}
+NOTE = """\
+Made by `python reports/clusters/make.py --data DATA --partition PARTITION --maps clusters,umap,noisy`; one row for each
+of its settings that was run. 10 clients, δ = 1e-5, one record as the unit, replace-one; noise seeded, t and c at their
+defaults. Digits: all 1,797. Nothing was chosen on MNIST, and it was not looked at."""
+CLUSTERS = """\
+NMI / ARI with the classes, as many clusters as classes. *Private clusters*: `FedSpectralClustering(budget=…)`. *k-means
+in the map*: of the places of all clients' records in the same private map, which in a real federation nobody has: what
+private clusters are held against. The next four columns were tried on the same landmarks: k-means, Ward and spectral
+clustering of the landmarks, and the clusters that are published, each with the nearest landmark (or anchor) in the
+subspace instead of the place on the map. There a client's own neighbours have no say, and that is what they lose by."""
+MAPS = """\
+*Across clients*: each client's points classified by the others' (10-NN). *Shared classes*: the same, over classes of
+which the others hold ten records or more, classes counting alike. *Purity*: share of a point's ten nearest, of all
+clients, that are of its class, classes counting alike. *CA*: a 7:3 split over all. *At home*: of a record's ten nearest
+among its client's own, the share kept. Under `by-class` each client has one class: the first two have no meaning, and
+purity and CA can be had by drawing each client's records to one place: read them beside *at home*."""
 SCORES = ("ca_cross_10", "ca_shared_10", "purity_10", "ca_10", "npa_home_10")
 
 
@@ -58,6 +75,23 @@ def map_scores(fed: FederatedData, places: np.ndarray) -> dict[str, float | None
     return {key: METRICS[key].function(evaluated) for key in SCORES}
 
 
+def tried(estimator: FedSpectralClustering, fed: FederatedData, count: int, seed: int) -> dict[str, list[float]]:
+    """Score other ways from the same landmarks to clusters; each record takes the cluster of its nearest landmark."""
+    X, y = fed.pooled()
+    published = estimator.published_map_
+    records = published.subspace.coordinates(X)
+    landmarks, anchors = estimator.feddl_.landmarks, published.anchors
+    at, among = (NearestNeighbors(n_neighbors=1).fit(each) for each in (landmarks, anchors))
+    graph = SpectralClustering(count, affinity="nearest_neighbors", n_neighbors=10, random_state=seed)
+    ways = {
+        "k-means": (KMeans(count, n_init=10, random_state=seed).fit_predict(landmarks), at),
+        "ward": (AgglomerativeClustering(count).fit_predict(landmarks), at),
+        "spectral": (graph.fit_predict(landmarks), at),
+        "map, nearest anchor": (published.clusters_at(published.places), among),
+    }
+    return {way: agreement(y, labels[found.kneighbors(records)[1][:, 0]]) for way, (labels, found) in ways.items()}
+
+
 def cell(fed: FederatedData, kind: str, trust: str, epsilon: float, seed: int) -> dict[str, Any]:
     """Make one map, or clusters, and score it."""
     started, y = time.perf_counter(), fed.pooled()[1]
@@ -73,6 +107,7 @@ def cell(fed: FederatedData, kind: str, trust: str, epsilon: float, seed: int) -
     scores: dict[str, Any] = {"map": agreement(y, found), "anchored": map_scores(fed, places)}
     if kind == "clusters":
         scores["clusters"] = agreement(y, estimator.labels_)
+        scores["tried"] = tried(estimator, fed, count, seed)
     for name, place in (("weights", ByWeights()), ("diffused", Diffused())):
         placed = [place(estimator.published_map_, client.X) for client in fed.clients]
         scores[name] = map_scores(fed, np.concatenate(placed))
@@ -104,6 +139,52 @@ def run(arguments: argparse.Namespace) -> None:
                     print(f"{path.stem}: {made}", file=sys.stderr, flush=True)
 
 
+def cells() -> list[dict[str, Any]]:
+    """Return all finished cells."""
+    found = [json.loads(path.read_text()) for path in sorted((HERE / "cells").glob("*.json"))]
+    return sorted(found, key=lambda each: (each["data"], each["partition"], each["trust"], each["asked"], each["seed"]))
+
+
+def row(each: dict[str, Any], *values: str) -> str:
+    """Return a line of a table, with the settings first."""
+    settings = [str(each[name]) for name in ("data", "partition", "trust", "asked", "seed")]
+    return "| " + " | ".join([*settings, *values]) + " |"
+
+
+def pair(scores: list[float] | None) -> str:
+    """NMI / ARI."""
+    return "-" if scores is None else " / ".join(f"{value:.3f}" for value in scores)
+
+
+def head(*columns: str) -> list[str]:
+    """Return the head of a table."""
+    names = ["data", "partition", "trust", "ε", "seed", *columns]
+    return ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+
+
+def table() -> str:
+    """Return all finished cells as Markdown."""
+    done = cells()
+    ways = ("k-means", "ward", "spectral", "map, nearest anchor")
+    title = "# Private clusters, private UMAP, and sites that lack classes"
+    lines = [title, "", NOTE, "", "## Clusters", "", CLUSTERS, ""]
+    lines += head("private clusters", "k-means in the map", *ways, "n_y", "dimensions")
+    for each in done:
+        if each["map"] == "clusters":
+            others = [pair(each.get("tried", {}).get(way)) for way in ways]
+            sizes = str(each["landmarks"]), str(each["dimensions"])
+            lines.append(row(each, pair(each["clusters"]), pair(each["map"]), *others, *sizes))
+    lines += ["", 'Noisy rows (`release="noisy"`), the release of clusters before:', "", *head("noisy rows")]
+    lines += [row(each, pair(each["clusters"])) for each in done if each["map"] == "noisy"]
+    lines += ["", "## Maps", "", MAPS, "", *head("map", "placement", *(METRICS[key].name for key in SCORES))]
+    for each in done:
+        for way in ("anchored", "diffused", "weights"):
+            if way in each:
+                values = ["-" if each[way][key] is None else f"{each[way][key]:.3f}" for key in SCORES]
+                lines.append(row(each, "umap" if each["map"] == "umap" else "tsne", way, *values))
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -117,6 +198,7 @@ def main() -> None:
     (HERE / "cells").mkdir(exist_ok=True)
     if arguments.data is not None:
         run(arguments)
+    (HERE / "results.md").write_text(table())
 
 
 if __name__ == "__main__":

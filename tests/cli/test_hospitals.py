@@ -277,7 +277,7 @@ def test_clusters_have_views_too(network, tmp_path):
     views = tmp_path / "views"
     more = ("--map", "clusters", "--clusters", "3", "--epsilon", "50", "--views", str(views), *FAST)
     done = called(
-        "run", "--data", *files(network), "--schema", str(network / "schema.toml"), "--landmarks", "20", *more,
+        "run", "--data", *files(network), "--schema", str(network / "schema.toml"), *more,
         "--noise", "seeded", "--out", str(tmp_path / "run"), "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -158,7 +158,7 @@ def test_without_classes_there_is_no_accuracy(y: np.ndarray | None) -> None:
 
 
 def test_few_records_have_few_scores() -> None:
-    assert {"ca_1", "ca_10"} <= set(_table(40, np.arange(40) % 2)) == MAP - {"ca_50", "npa_50"}
+    assert {"ca_1", "ca_10"} <= set(_table(40, np.arange(40) % 2)) == MAP - {"ca_50", "npa_50", "npa_home_10"}
     tens = {"ca_cross_10", "ca_shared_10", "purity_10", "npa_home_10"}
     assert (
         set(_table(12, np.arange(12) % 2)) == MAP - {f"{name}_{k}" for name in ("ca", "npa") for k in (10, 50)} - tens

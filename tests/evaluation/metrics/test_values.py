@@ -251,7 +251,7 @@ def test_a_class_that_one_client_alone_holds_is_no_question():
 
 
 def test_classes_count_alike_however_few_records_they_have():
-    places = [np.zeros((200, 2)), np.concatenate([np.zeros((100, 2)), np.full((20, 2), 9.0)]), np.full((20, 2), 0.001)]
+    places = [np.zeros((200, 2)), np.concatenate([np.zeros((100, 2)), np.full((20, 2), 9.0)]), np.full((20, 2), -9.0)]
     held = [np.zeros(200, int), np.repeat([0, 1], [100, 20]), np.ones(20, int)]
     fed = FederatedData([place + 1e-5 * np.arange(len(place))[:, None] for place in places], held)
     evaluated = Evaluated(fed, fed.pooled()[0])

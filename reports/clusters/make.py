@@ -104,7 +104,7 @@ def cell(fed: FederatedData, kind: str, trust: str, epsilon: float, seed: int) -
     estimator.fit(fed)
     seconds, places = time.perf_counter() - started, estimator.embedding_
     found = KMeans(count, n_init=10, random_state=seed).fit_predict(places)
-    scores: dict[str, Any] = {"map": agreement(y, found), "anchored": map_scores(fed, places)}
+    scores: dict[str, Any] = {"in_map": agreement(y, found), "anchored": map_scores(fed, places)}
     if kind == "clusters":
         scores["clusters"] = agreement(y, estimator.labels_)
         scores["tried"] = tried(estimator, fed, count, seed)
@@ -173,7 +173,7 @@ def table() -> str:
         if each["map"] == "clusters":
             others = [pair(each.get("tried", {}).get(way)) for way in ways]
             sizes = str(each["landmarks"]), str(each["dimensions"])
-            lines.append(row(each, pair(each["clusters"]), pair(each["map"]), *others, *sizes))
+            lines.append(row(each, pair(each["clusters"]), pair(each["in_map"]), *others, *sizes))
     lines += ["", 'Noisy rows (`release="noisy"`), the release of clusters before:', "", *head("noisy rows")]
     lines += [row(each, pair(each["clusters"])) for each in done if each["map"] == "noisy"]
     lines += ["", "## Maps", "", MAPS, "", *head("map", "placement", *(METRICS[key].name for key in SCORES))]

@@ -21,7 +21,7 @@ import numpy as np
 from accounting import checks
 from accounting.events import TRUSTS, Stage, Trust
 from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.numerics.exact import Cells, Floats, Grid, Integers
+from dpfedvis.numerics.exact import CellRows, Floats, Grid, Integers
 from dpfedvis.numerics.exact_sums import plain_cells, plain_sums
 from dpfedvis.numerics.kernels import Array, Workspace, squared_norms
 from dpfedvis.numerics.optimisers import Optimiser
@@ -48,7 +48,7 @@ class PreparedRecords:
     def __init__(self, records: Array, denominator: float) -> None:
         self.records, self.denominator, self.workspace = records, denominator, Workspace()
         self._squared_norms: Array | None = None
-        self._cells: tuple[Grid, float | None, Cells] | None = None
+        self._cells: tuple[Grid, float | None, CellRows] | None = None
 
     @property
     def squared_norms(self) -> Array:
@@ -57,11 +57,10 @@ class PreparedRecords:
             self._squared_norms = squared_norms(self.records, "records")
         return self._squared_norms
 
-    def cells(self, grid: Grid, norm: float | None = None) -> Cells:
+    def cells(self, grid: Grid, norm: float | None = None) -> CellRows:
         """Return the records on a grid, shape (n_p, m), clipped to a public norm if one is given; the last is kept."""
         if self._cells is None or self._cells[:2] != (grid, norm):
-            cells = grid.cells(self.records) if norm is None else grid.clipped(self.records, norm)
-            self._cells = (grid, norm, cells)
+            self._cells = (grid, norm, grid.rows(self.records, norm))
         return self._cells[2]
 
     def sample(self, rate: float, generator: np.random.Generator) -> PreparedRecords:
@@ -71,7 +70,8 @@ class PreparedRecords:
         sampled.workspace = self.workspace
         if self._cells is not None:
             grid, norm, cells = self._cells
-            sampled._cells = (grid, norm, cells[chosen])
+            if isinstance(cells, np.ndarray):
+                sampled._cells = (grid, norm, cells[chosen])
         return sampled
 
 

@@ -18,7 +18,7 @@ from accounting.errors import InvalidParameter
 from accounting.events import Stage
 from dpfedvis.mechanisms.base import BaseMechanism, Message, PreparedRecords, Protection, Update
 from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.numerics.exact import Grid, Integers
+from dpfedvis.numerics.exact import Grid, Integers, block_rows
 from dpfedvis.numerics.exact_sums import COUNT_UNIT, UNIT, moment_sums
 from dpfedvis.numerics.kernels import Array, Kernel, squared_distances
 from dpfedvis.numerics.optimisers import Optimiser
@@ -137,12 +137,16 @@ class ScaleHistogram(ScaleRelease):
         self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
     ) -> Integers:
         """Count."""
-        records = local.records
+        records, rows = local.records, block_rows(public.features)
         shuffled = np.random.default_rng([_PAIRS, len(records)]).permutation(len(records))
         pairs = shuffled[: len(records) // 2 * 2].reshape(-1, 2)
-        distances = _octaves(_squares(records[pairs[:, 0]], records[pairs[:, 1]]))
-        norms = _octaves(_squares(records))
-        return count_cells(np.concatenate([distances, CELLS + norms]), 2 * CELLS, factor)
+        counts = np.zeros(2 * CELLS, dtype=np.int64)
+        for start in range(0, len(records), rows):
+            one, other = pairs[start : start + rows].T
+            distances = _octaves(_squares(records[one], records[other]))
+            norms = _octaves(_squares(records[start : start + rows]))
+            counts += count_cells(np.concatenate([distances, CELLS + norms]), 2 * CELLS, factor)
+        return counts
 
     def squared_distance(self, average: Array, noise: float, features: int) -> float:
         """Typical squared distance: the middle of the fullest cell, except the lowest (equal records).

@@ -127,7 +127,7 @@ class VariablePerturbation(VariableUpload):
         if self.additive(public):
             return GradientPerturbation().total(local, Y, public, grid, factor)
         steps = local_steps(
-            local.cells(grid),
+            np.asarray(local.cells(grid)[:]),  # iterates read all of them
             grid.nearest(Y),
             public.kernel,
             grid,

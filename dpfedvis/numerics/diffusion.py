@@ -8,6 +8,8 @@ spreading (Zhou et al. 2004) with anchors for labels. All of it stays at the cli
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, vstack
@@ -16,35 +18,45 @@ from accounting.errors import InvalidParameter
 from dpfedvis.numerics.kernels import Array, block_rows
 
 OWN_COMPONENTS = 40
+FAR = -60.0  # of a window's exponent
 EVENING = 0.125  # each component is divided by its variance to this power
 
 
-def own_coordinates(records: Array) -> Array:
-    """Return coordinates in which a client compares its own records: its leading principal components, rescaled.
+@dataclass(frozen=True, eq=False)
+class OwnFrame:
+    """Coordinates in which a client compares its own records: its leading principal components, rescaled.
 
     Small components are mostly noise and are dropped; the largest would dominate the rest. So each is divided by
     λ^`EVENING`, with λ its variance. The components stay at the client.
 
     Parameters
     ----------
-    records : array of shape (n, m), n ≥ 2
-
-    Returns
-    -------
-    array of shape (n, min(n, m, OWN_COMPONENTS)), float32
+    components : sklearn.decomposition.PCA, optional
+        None where the records do not differ: then they are compared as they are.
     """
-    from sklearn.decomposition import PCA
 
-    points = records.astype(np.float32, copy=False)
-    if not np.ptp(points, axis=0).any():
-        return points
-    with np.errstate(invalid="ignore"):  # shares of a variance that is rounded to 0
-        found = PCA(min(*points.shape, OWN_COMPONENTS), random_state=0).fit(points)
-    if not found.explained_variance_[0] > 0:
-        return points  # all alike, up to rounding
-    relative = found.explained_variance_ / found.explained_variance_[0]
-    evened: Array = found.transform(points) / np.maximum(relative, 1e-12) ** EVENING
-    return evened.astype(np.float32)
+    components: Any
+
+    @classmethod
+    def of(cls, records: Array) -> OwnFrame:
+        """Return the frame of records, shape (n, m), n ≥ 2."""
+        from sklearn.decomposition import PCA
+
+        points = records.astype(np.float32, copy=False)
+        if not np.ptp(points, axis=0).any():
+            return cls(None)
+        with np.errstate(invalid="ignore"):  # shares of a variance that is rounded to 0
+            found = PCA(min(*points.shape, OWN_COMPONENTS), random_state=0).fit(points)
+        return cls(found if found.explained_variance_[0] > 0 else None)  # all alike, up to rounding
+
+    def coordinates(self, records: Array) -> Array:
+        """Return the coordinates of records, shape (n, min(m, own records, OWN_COMPONENTS)), float32."""
+        points = records.astype(np.float32, copy=False)
+        if self.components is None:
+            return points
+        variances = self.components.explained_variance_
+        evened: Array = self.components.transform(points) / np.maximum(variances / variances[0], 1e-12) ** EVENING
+        return evened.astype(np.float32)
 
 
 def diffuse(to_anchors: csr_array, among: csr_array, keep: float, steps: int) -> Array:
@@ -146,10 +158,12 @@ def _unit(width: float) -> float:
 
 
 def _window(centres: Array, points: Array, width: float) -> Array:
-    """exp(−d²/(2 width²)) between centres and points, shape (centres, points)."""
+    """exp(−d²/(2 width²)) between centres and points, shape (centres, points); 0 beyond e^`FAR`."""
     window: Array = (centres[:, :1] - points[:, 0]) ** 2
     window += (centres[:, 1:] - points[:, 1]) ** 2
     window /= -2 * np.float32(width) ** 2
+    # Products with subnormal numbers take ten times as long.
+    np.copyto(window, -np.inf, where=window < FAR)
     return np.exp(window, out=window)
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,24 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Cells = NDArray[np.integer[Any]] | Floats  # floats without fractions
 
+
+class CellRows(Protocol):
+    """Cells of records, shape (n, m), which a sum over records reads block by block: an array, or computed."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> Any: ...
+
+
 EXACT = 2.0**53  # integers up to here are float64
 MOST_BITS = 20  # of a coordinate
 BOUNDED_BITS = 14  # of a coordinate with public bounds: fits int16
 KERNEL_BITS = 16  # of a kernel value
 BLOCK_VALUES = 2**19  # of a block of records × landmarks: 4 MiB
+MOST_KEPT = 2**26  # bytes of cells that are kept from sum to sum
 CHUNK = 2**13  # elements of one call of exp, cos or sin
 # exp, cos and sin are good to a few ulp and γr² to 2⁻⁵² of 745 at most. Values are lowered by this before they are
 # rounded down, so that no rounded value is above the true one.
@@ -138,6 +151,14 @@ class Grid:
             cells[start : start + rows] = clip_cells(whole, norm / self.step)
         return cells
 
+    def rows(self, X: Array, norm: float | None = None) -> CellRows:
+        """Return the cells of records, shape (n, m), clipped to a public norm if one is given.
+
+        Where they would take more than `MOST_KEPT` bytes they are computed block by block, as often as they are read.
+        """
+        rows = _Computed(self, X, norm)
+        return rows[:] if X.size * self.dtype.itemsize <= MOST_KEPT else rows
+
     def nearest(self, Y: Array) -> Cells:
         """Return the cells next to public points, shape (n_y, m)."""
         scaled = np.clip(np.rint(np.asarray(Y, dtype=np.float64) / self.step), -self.most, self.most)
@@ -210,6 +231,26 @@ def check_axes(axes: Floats) -> None:
     norm = float(np.linalg.norm(axes, 2)) / AXES_UNIT
     if not norm <= 1 + 1e-12:
         raise InvalidParameter("spectral norm of the axes", norm, "at most 1")
+
+
+@dataclass(frozen=True, eq=False)
+class _Computed:
+    """Cells of records that are computed when they are read. Each record's are its own, so blocks do not matter."""
+
+    grid: Grid
+    records: Array
+    norm: float | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.records.shape
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, rows: slice) -> Cells:
+        block = self.records[rows]
+        return self.grid.cells(block) if self.norm is None else self.grid.clipped(block, self.norm)
 
 
 def products(X: Floats, Y: Floats) -> Floats:

@@ -17,6 +17,7 @@ from dpfedvis.numerics.exact import (
     BLOCK_VALUES,
     KERNEL_BITS,
     LOWERED,
+    CellRows,
     Cells,
     ExactTotal,
     Floats,
@@ -40,7 +41,7 @@ _CLIP_BITS = 32  # of a landmark's part of a squared norm
 
 
 def kernel_pulls(
-    X: Cells, Y: Cells, kernel: Kernel, grid: Grid, *, factor: float = 1.0, clip: float | None = None
+    X: CellRows, Y: Cells, kernel: Kernel, grid: Grid, *, factor: float = 1.0, clip: float | None = None
 ) -> Integers:
     """Σ_j (x_j − y_i) k̂_ij for every landmark i, shape (n_y, m), in cells of step·2^{−b}, b = `KERNEL_BITS`.
 
@@ -105,7 +106,7 @@ def nearest(Z: Cells, Y: Cells) -> NDArray[np.intp]:
     return found
 
 
-def cluster_sums(Z: Cells, Y: Cells, grid: Grid, radius: float, *, factor: float = 1.0) -> Integers:
+def cluster_sums(Z: CellRows, Y: Cells, grid: Grid, radius: float, *, factor: float = 1.0) -> Integers:
     """Offsets of records from their landmarks in units of `radius`, clipped to 1, and counts; shape (k, d + 1).
 
     In cells of 1/`UNIT`. A record adds an offset of norm at most `UNIT` and a count of `UNIT` to one row.
@@ -157,7 +158,7 @@ def unit_cells(vectors: Floats, scale: float, factor: float = 1.0) -> Floats:
     return vectors
 
 
-def moment_sums(X: Cells, scale: float, *, factor: float = 1.0) -> Integers:
+def moment_sums(X: CellRows, scale: float, *, factor: float = 1.0) -> Integers:
     """Σ x and Σ ‖x‖² of records times `scale`, clipped to norm 1; shape (m + 1,), in cells of 1/`UNIT`."""
     total = ExactTotal((X.shape[1] + 1,), UNIT)
     for start in range(0, len(X), rows := block_rows(X.shape[1])):
@@ -169,7 +170,7 @@ def moment_sums(X: Cells, scale: float, *, factor: float = 1.0) -> Integers:
     return total.total
 
 
-def second_moment_sums(X: Cells, centre: Cells, scale: float, *, factor: float = 1.0) -> Integers:
+def second_moment_sums(X: CellRows, centre: Cells, scale: float, *, factor: float = 1.0) -> Integers:
     """Σ z zᵀ of z = (x − centre)·scale, clipped to norm 1: the upper triangle, row by row, in cells of 1/`UNIT`².
 
     `factor` multiplies each record's zzᵀ: z is scaled by its square root, and rounded towards zero.
@@ -184,7 +185,7 @@ def second_moment_sums(X: Cells, centre: Cells, scale: float, *, factor: float =
     return total.total[np.triu_indices(features)]
 
 
-def feature_sums(X: Cells, frequencies: Floats, unit: float, *, factor: float = 1.0) -> Integers:
+def feature_sums(X: CellRows, frequencies: Floats, unit: float, *, factor: float = 1.0) -> Integers:
     """Σ (cos Wᵀx, sin Wᵀx), shape (2K,), in cells of 1/`FEATURE_UNIT`, each value rounded towards zero.
 
     Parameters

@@ -69,7 +69,7 @@ def nearest(
     checks.one_of("method", method, ("auto", "exact", "approximate"))
     if method == "approximate" or (method == "auto" and n > EXACT_LIMIT and isinstance(estimate, GramDistances)):
         return _approximate(estimate, k, seed, sample)
-    return Neighbors(*_search(estimate, np.arange(n), k))
+    return nearest_others(estimate, np.arange(n), k)
 
 
 def nearest_to(estimate: DistanceEstimate, queries: Array, k: int) -> Neighbors:
@@ -82,9 +82,11 @@ def nearest_to(estimate: DistanceEstimate, queries: Array, k: int) -> Neighbors:
     return Neighbors(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
 
 
-def _search(estimate: DistanceEstimate, chosen: NDArray[np.int64], k: int) -> tuple[NDArray[np.int64], Array]:
-    """Exact neighbours of the chosen records."""
+def nearest_others(estimate: DistanceEstimate, chosen: NDArray[np.int64], k: int) -> Neighbors:
+    """Find the k nearest other records of the chosen ones, exactly."""
     n, left = len(estimate.left), estimate.left
+    if checks.count("k", k) >= n:
+        raise TooManyNeighbors(f"{k} neighbours were asked for among {n} records; at most {n - 1} exist")
     indices = np.empty((len(chosen), k), dtype=np.int64)
     distances = np.empty((len(chosen), k), dtype=np.float32)
     rows = _block_rows(n)
@@ -93,7 +95,7 @@ def _search(estimate: DistanceEstimate, chosen: NDArray[np.int64], k: int) -> tu
         block = estimate.block(left[part])
         block[np.arange(len(part)), part] = np.inf
         indices[start : start + rows], distances[start : start + rows] = _smallest(block, k)
-    return indices, distances
+    return Neighbors(indices, distances)
 
 
 def _smallest(block: Array, k: int) -> tuple[NDArray[np.int64], Array]:
@@ -136,10 +138,11 @@ def _approximate(estimate: DistanceEstimate, k: int, seed: int, sample: int) -> 
     found, distances = index.neighbor_graph
     found, distances = _without_self(found.astype(np.int64), distances, k)
     short = np.flatnonzero((found < 0).any(axis=1))  # not found
-    found[short], distances[short] = _search(estimate, short, k)
+    searched = nearest_others(estimate, short, k)
+    found[short], distances[short] = searched.indices, searched.distances
     chosen = np.random.default_rng(seed).permutation(len(found))[:sample]
-    exact, _ = _search(estimate, chosen, k)
-    hits = (found[chosen][:, :, None] == exact[:, None, :]).any(axis=2)
+    exact = nearest_others(estimate, chosen, k)
+    hits = (found[chosen][:, :, None] == exact.indices[:, None, :]).any(axis=2)
     return Neighbors(found, distances, float(hits.mean()))
 
 

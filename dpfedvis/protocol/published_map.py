@@ -15,6 +15,8 @@ from dpfedvis.numerics.exact_sums import NEAREST, place_by_weights
 from dpfedvis.numerics.kernels import Array, squared_distances
 from dpfedvis.protocol.subspace import Subspace
 
+MOST_TOGETHER = 5000  # records that a client lays out together; the map has room for so many
+
 
 @dataclass(frozen=True, eq=False)
 class PublishedMap:

@@ -17,7 +17,7 @@ from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol.density import OTHER, Density, DensityGrid, cells_for
 from dpfedvis.protocol.messages import PLACEMENTS
-from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.protocol.published_map import MOST_TOGETHER, PublishedMap
 from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.protocol.views import DensityView
 from dpfedvis.server.feddl import NoiseName
@@ -49,7 +49,7 @@ class Recipe:
         How clients place their records at home: anchored, diffused, weights or transform. The last is openTSNE's for
         t-SNE and umap's for UMAP.
     radius : float
-        Size of the published map, in units of √(records a client). A
+        Size of the published map, in units of √(records a client), at most √`MOST_TOGETHER`. A
         t-SNE of n records takes about as much room.
     density : bool
         Also release noisy counts of records on a grid over the map: a picture for everyone.
@@ -147,7 +147,7 @@ class Recipe:
         """
         places = places - (places.max(axis=0) + places.min(axis=0)) / 2
         size = math.sqrt(float(np.mean(np.sum(places**2, axis=1))))
-        return places * (self.radius * math.sqrt(records) / max(size, 1e-12))
+        return places * (self.radius * math.sqrt(min(records, MOST_TOGETHER)) / max(size, 1e-12))
 
     def count(self, learner: Learner, learned: Learned, published: PublishedMap) -> Density:
         """Release the density of all sites' records, each placed on its own among the anchors.

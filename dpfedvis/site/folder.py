@@ -159,5 +159,6 @@ def _arrays(
 def _digest(name: str, preparation: str, policy: Policy, arrays: Mapping[str, NDArray[Any]]) -> str:
     found = hashlib.sha256(f"{name}|{preparation}|{policy.to_toml()}".encode())
     for key, array in arrays.items():
-        found.update(f"|{key}|{array.dtype.str}|{array.shape}|".encode() + np.ascontiguousarray(array).tobytes())
+        found.update(f"|{key}|{array.dtype.str}|{array.shape}|".encode())
+        found.update(np.ascontiguousarray(array))  # no copy of the records
     return found.hexdigest()

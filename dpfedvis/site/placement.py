@@ -3,29 +3,33 @@
 Four ways: among its nearest anchors by weight; by the layout's own `transform`; by
 *diffusion*, where records that are alike settle together; or by *anchored refinement*, where the client then lays out
 all its records, with their own neighbours pulling, while the anchors stay pinned. The last two take local structure
-from the client's own data and only the frame from the anchors.
+from the client's own data and only the frame from the anchors. A client with many records so places some of them
+together, and each other one among those that are like it: time is linear in its records, and memory does not grow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.sparse import block_array, csr_array
 
 from accounting import checks
-from dpfedvis.numerics.diffusion import diffuse, nearby_weights, own_coordinates, settle
+from dpfedvis.numerics.diffusion import OwnFrame, diffuse, nearby_weights, settle
 from dpfedvis.numerics.distances import GramDistances
+from dpfedvis.numerics.interpolation import interpolate
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.layouts import Layout
 from dpfedvis.numerics.neighbors import Neighbors, nearest, nearest_to
 from dpfedvis.protocol.messages import Place
-from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.protocol.published_map import MOST_TOGETHER, PublishedMap
 
 LEAST_TOGETHER = 5  # fewer records are placed one by one
 SETTLING = 8  # steps of mean shift
+_PART = 1024  # records that are placed among others at a time
+_COMPANY = 0x436F6D70  # keeps the choice of records apart from every other stream
 
 
 class Placement(Protocol):
@@ -66,7 +70,7 @@ class Diffused:
     Parameters
     ----------
     neighbors : int
-        Number of similar own records (`dpfedvis.numerics.diffusion.own_coordinates`).
+        Number of similar own records (`dpfedvis.numerics.diffusion.OwnFrame`).
     perplexity : float
         Perplexity of their weights.
     keep : float
@@ -91,10 +95,11 @@ class Diffused:
         checks.positive("window", self.window)
 
     def __call__(self, published: PublishedMap, records: Array, compared: Array | None = None) -> Array:
-        """Place all records of one client; very few are placed one by one."""
-        if len(records) < LEAST_TOGETHER:
-            return ByWeights()(published, records)
-        return self.places(published, self.weights(published, records, _alike(records, compared)))
+        """Place all records of one client; very few are placed one by one, and of very many some."""
+        return _in_company(self._together, self.window, published, records, compared)
+
+    def _together(self, published: PublishedMap, records: Array, alike: Array) -> Array:
+        return self.places(published, self.weights(published, records, alike))
 
     def weights(self, published: PublishedMap, records: Array, alike: Array) -> Array:
         """Weights of all anchors for each record, shape (n, k); rows sum to 1.
@@ -156,20 +161,20 @@ class Anchored:
         checks.at_least("plain", self.plain, 0)
 
     def __call__(self, published: PublishedMap, records: Array, compared: Array | None = None) -> Array:
-        """Place all records of one client together; very few are placed one by one."""
-        if len(records) < LEAST_TOGETHER:
-            return ByWeights()(published, records)
+        """Place all records of one client together; very few are placed one by one, and of very many some."""
+        return _in_company(self._together, self.diffused.window, published, records, compared)
+
+    def _together(self, published: PublishedMap, records: Array, alike: Array) -> Array:
         from openTSNE import TSNEEmbedding
 
-        pinned, alike = len(published.places), _alike(records, compared)
+        pinned = len(published.places)
         weights = self.diffused.weights(published, records, alike)
         start = self.diffused.places(published, weights)
         anchors = nearby_weights(weights, published.places, start, self.reach * _side(published), 15)
         layout = TSNEEmbedding(
             np.concatenate([published.places, start]),
             _Affinities(self._affinities(anchors, alike)),
-            # FFT interpolation is only worth it for large n: its grid grows with the map, not with the points.
-            negative_gradient_method=_pinned(published.places, "bh" if len(records) < 10_000 else "fft"),
+            negative_gradient_method=_pinned(published.places),
             n_jobs=1,
             random_state=published.seed,
         )
@@ -218,15 +223,56 @@ def placement(choice: Placement | str, layout: Layout) -> Placement:
     return known[choice]
 
 
-def _pinned(places: Array, method: Literal["bh", "fft"]) -> Callable[..., tuple[float, Array]]:
+def _in_company(
+    together: Callable[[PublishedMap, Array, Array], Array],
+    window: float,
+    published: PublishedMap,
+    records: Array,
+    compared: Array | None,
+) -> Array:
+    """Place one client's records: `MOST_TOGETHER` of them together, and each other one among those.
+
+    Which ones depends on their number and the public seed alone. They also give the coordinates in which all are
+    compared.
+
+    Parameters
+    ----------
+    together : callable
+        From published map, records and their coordinates to places, shape (n, 2).
+    window : float
+        Width of the window in which a record settles among those like it, as a fraction of the map's side.
+    published, records, compared
+        As in `Placement`.
+    """
+    n = len(records)
+    if n < LEAST_TOGETHER:
+        return ByWeights()(published, records)
+    by = records if compared is None else compared
+    if n <= MOST_TOGETHER:
+        return together(published, records, OwnFrame.of(by).coordinates(by))
+    chosen = np.zeros(n, dtype=bool)
+    chosen[np.random.default_rng([_COMPANY, published.seed, n]).permutation(n)[:MOST_TOGETHER]] = True
+    frame, places = OwnFrame.of(by[chosen]), np.empty((n, 2))
+    known = frame.coordinates(by[chosen])
+    places[chosen] = among = together(published, records[chosen], known)
+    others = np.flatnonzero(~chosen)
+    for start in range(0, len(others), _PART):
+        part = others[start : start + _PART]
+        places[part] = interpolate(known, among, frame.coordinates(by[part]), window * _side(published))
+    return places
+
+
+def _pinned(places: Array) -> Callable[..., tuple[float, Array]]:
     """Return openTSNE's objective with the first points fixed at `places`, bit for bit.
+
+    By Barnes and Hut: FFT interpolation is worth it for more records, and its grid grows with the map.
 
     openTSNE centres the layout after every step. This is undone for all points; otherwise own records would drift past
     the anchors towards the middle of the map. The anchors' gradient is set to 0, so no step moves them.
     """
     from openTSNE import tsne
 
-    divergence = {"bh": tsne.kl_divergence_bh, "fft": tsne.kl_divergence_fft}[method]
+    divergence = tsne.kl_divergence_bh
 
     def objective(embedding: Array, P: csr_array, **settings: Any) -> tuple[float, Array]:
         embedding += places[0] - embedding[0]
@@ -245,11 +291,6 @@ class _Affinities:
         self.P = P
         self.n_samples = P.shape[0]
         self.verbose = False
-
-
-def _alike(records: Array, compared: Array | None) -> Array:
-    """Coordinates in which own records are compared, shape (n, any)."""
-    return own_coordinates(records if compared is None else compared)
 
 
 def _side(published: PublishedMap) -> float:

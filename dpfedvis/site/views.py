@@ -29,11 +29,13 @@ def checked_records(site: str, records: Array, labels: Labels | None = None) -> 
     if not isinstance(records, np.ndarray) or records.ndim != 2 or records.dtype.kind not in "fiu":
         found = f"{type(records).__name__} of shape {np.shape(records)}"
         raise InvalidParameter(f"records of {site}", found, "an array of numbers, of shape (records, features)")
-    if records.dtype.kind == "f" and not np.isfinite(records).all():
+    with np.errstate(invalid="ignore"):  # NaN is found by either
+        lowest, highest = records.min(initial=0), records.max(initial=0)
+    if not (np.isfinite(lowest) and np.isfinite(highest)):
         raise InvalidParameter(f"records of {site}", "nan or inf", "finite numbers")
     if labels is not None and len(labels) != len(records):
         raise InvalidParameter(f"labels of {site}", len(labels), f"one for each of {len(records)} records")
-    if records.min(initial=0) >= -LARGEST_VALUE and records.max(initial=0) <= LARGEST_VALUE:
+    if lowest >= -LARGEST_VALUE and highest <= LARGEST_VALUE:
         return records
     inside: Array = np.clip(records, -LARGEST_VALUE, LARGEST_VALUE)
     return inside

@@ -9,7 +9,11 @@ from scipy.spatial.distance import cdist
 
 from accounting import InvalidParameter
 from dpfedvis.numerics import diffusion
-from dpfedvis.numerics.diffusion import diffuse, nearby_weights, own_coordinates, settle, strongest
+from dpfedvis.numerics.diffusion import OwnFrame, diffuse, nearby_weights, settle, strongest
+
+
+def own_coordinates(X):
+    return OwnFrame.of(X).coordinates(X)
 
 
 def test_own_components_are_evened_a_little():

@@ -14,7 +14,7 @@ from accounting.errors import InvalidParameter
 from dpfedvis.data import FederatedData
 from dpfedvis.numerics.distances import GramDistances
 from dpfedvis.numerics.kernels import Array, Kernel
-from dpfedvis.numerics.neighbors import nearest
+from dpfedvis.numerics.neighbors import nearest_others
 
 Need = Literal["map", "clusters", "classes", "landmarks"]
 _T = TypeVar("_T")
@@ -23,6 +23,8 @@ _T = TypeVar("_T")
 KS = (1, 10, 50)
 # Largest sample for silhouette, trustworthiness and continuity, whose cost is quadratic.
 SAMPLE = 3000
+# Above this many records NPA is that of a sample, whose neighbours are searched among all.
+EXACT_NEIGHBORS = 50_000
 
 
 @dataclass(frozen=True)
@@ -114,13 +116,20 @@ class Evaluated:
 
     @cached_property
     def neighbors_among_records(self) -> NDArray[np.int64]:
-        """Nearest neighbours of each record, shape (n, at least max(ks))."""
-        return true_neighbors(self.X, max(self.ks)) if self.neighbors is None else self.neighbors
+        """Nearest neighbours of the records `asked`, shape (asked, at least max(ks))."""
+        if self.neighbors is not None:
+            return self.neighbors[self.asked]
+        return true_neighbors(self.X, max(self.ks), self.asked)
 
     @cached_property
     def neighbors_in_map(self) -> NDArray[np.int64]:
-        """Nearest neighbours of each record in the map, shape (n, max(ks))."""
-        return true_neighbors(self.places, max(self.ks))
+        """Their nearest neighbours in the map, shape (asked, max(ks))."""
+        return true_neighbors(self.places, max(self.ks), self.asked)
+
+    @property
+    def asked(self) -> NDArray[np.int64]:
+        """Records whose neighbours are compared: all, or a sample of very many."""
+        return np.arange(self.fed.n_records) if self.fed.n_records <= EXACT_NEIGHBORS else self.sample
 
     @cached_property
     def sample(self) -> NDArray[np.int64]:
@@ -178,8 +187,8 @@ class Metric:
         return one > other if self.higher else one < other
 
 
-def true_neighbors(X: Array, k: int) -> NDArray[np.int64]:
-    """Return the k nearest other records of every record, nearest first, shape (n, k)."""
+def true_neighbors(X: Array, k: int, asked: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """Return the k nearest other records of every record, or of those asked for, nearest first, shape (asked, k)."""
     # Centred: distances far from the origin would lose digits in float32.
     centred = np.asarray(X - X.mean(axis=0, dtype=np.float64), dtype=np.float32)
-    return nearest(GramDistances(centred), k, method="exact").indices
+    return nearest_others(GramDistances(centred), np.arange(len(X)) if asked is None else asked, k).indices

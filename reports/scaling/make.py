@@ -3,8 +3,8 @@
     python reports/scaling/make.py
 
 Records of 64 features in twelve curved clusters, drawn here; 10 sites, each a process of its own with secure sums
-between them; `FedTSNE(budget=Budget(1, 1e-5), trust="aggregate")` and nothing else chosen. Each finished size is kept in
-`cells/`, so that an interrupted run resumes.
+between them; `FedTSNE(budget=Budget(1, 1e-5), trust="aggregate")` and nothing else chosen. Each finished size is kept
+in `cells/`, so that an interrupted run resumes.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Made by `python reports/scaling/make.py`, code {code}. Records of 64 features in
 code; 10 sites, each a process of its own, with secure sums between them; ε = 1, δ = 1e-5, trust *aggregate*, seeded
 noise, nothing else chosen. A site lays out at most {together:,} of its records and places the others among them.
 
-**Time.** Processor seconds of all processes, which other work on the machine changes little (*load*: its mean over five
-minutes; *wall* is that of a busy machine of two cores). Fitted exponent of time in n: **{all:.2f}** from 10⁴ to 10⁶, and
+**Time.** Processor seconds of all processes, which other work on the machine changes little (*load*: mean over five
+minutes; *wall* is that of a busy machine of two cores). Fitted exponent of time in n: **{all:.2f}** over all, and
 {large:.2f} from 10⁵ on, where sites lay out no more records than they did before.
 
 **Memory.** Largest resident size of a site's process, less that of a site with {base} records
-({base_peak:.0f} MiB: interpreter, libraries, and a small map). A block is {block} MiB, that of the search of neighbours.
+({base_peak:.0f} MiB: interpreter, libraries, a small map). A block is {block} MiB, that of the search of neighbours.
 The bound is a site's records and three blocks; the largest need beyond the records is {most:.0f} MiB.
 
 *cross*: 10-NN accuracy of 2,000 records of each site among 2,000 of each other site, 12 clusters.

@@ -12,10 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from accounting import Budget
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.data import load
 from dpfedvis.numerics.distances import GramDistances
 from dpfedvis.numerics.neighbors import nearest
+from dpfedvis.protocol.published_map import MOST_TOGETHER
+from dpfedvis.site.placement import Anchored
+from tests.protocol.boards import board_of, records_of
 
 pytestmark = pytest.mark.benchmarks
 
@@ -70,6 +74,40 @@ def test_a_map_takes_no_longer_than_a_central_one():
 @pytest.mark.full_size
 def test_a_map_of_40000_takes_no_longer_than_a_central_one():
     assert ratio_to_central(images(40_000), {}, repeats=1) <= 1.2
+
+
+@pytest.mark.full_size
+def test_a_private_map_of_40000_takes_no_longer_than_a_central_one():
+    """All of it: every protected stage, and every record placed at its site."""
+    from openTSNE import TSNE
+
+    X, used = images(40_000), []
+    fed = FederatedData.split(X, clients=10, seed=0, bounds=(0.0, 1.0))
+    private = FedTSNE(budget=Budget(1, 1e-5), trust="aggregate", n_jobs=2)
+    for fit in (lambda: TSNE(perplexity=30, n_jobs=2, random_state=0).fit(X), lambda: private.fit(fed)):
+        began, busy = time.perf_counter(), time.process_time()
+        fit()
+        used.append((time.perf_counter() - began, time.process_time() - busy))
+    (central, central_busy), (ours, ours_busy) = used
+    print(f"central {central:.0f} s, private {ours:.0f} s, ratio {ours / central:.2f}")
+    print(f"processor time: {ours_busy / central_busy:.2f} of central")
+    assert ours <= 1.0 * central
+
+
+def test_records_that_are_not_laid_out_cost_a_small_part_of_those_that_are():
+    """A site of four times as many records as it lays out takes less than twice the processor time."""
+    rng = np.random.default_rng(0)
+    published, _ = board_of(400)
+    groups = [records_of(published, group, 7000, seed=group) for group in range(3)]
+    X = rng.permutation(np.concatenate(groups))[: 4 * MOST_TOGETHER]
+    Anchored()(published, X[:200])
+    used = []
+    for n in (MOST_TOGETHER, 4 * MOST_TOGETHER):
+        busy = time.process_time()
+        Anchored()(published, X[:n])
+        used.append(time.process_time() - busy)
+    print(f"{MOST_TOGETHER} records {used[0]:.1f} s, four times as many {used[1]:.1f} s, ratio {used[1] / used[0]:.2f}")
+    assert used[1] < 2 * used[0]
 
 
 _PEAK = """

@@ -27,6 +27,7 @@ from dpfedvis.mechanisms import (
     PlainMechanism,
     PreparedRecords,
     VariablePerturbation,
+    scale,
 )
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -157,6 +158,34 @@ def test_blocks_threads_and_order_change_no_bit(name, monkeypatch):
     for rows in (1, 7, 13, 61, 257):
         monkeypatch.setattr(exact_sums, "block_rows", lambda width, rows=rows: rows)
         np.testing.assert_array_equal(total(chosen, X), expected)
+
+
+@pytest.mark.parametrize("name", [*sorted(SUMS), "three steps"])
+def test_cells_that_are_not_kept_change_no_bit(name, monkeypatch):
+    """Those of very many records are computed block by block, as often as they are read."""
+    X = np.random.default_rng(2).normal(0, 3, (300, FEATURES))
+    chosen, public = SUMS.get(name, VariablePerturbation()), PUBLIC
+    if name not in SUMS:
+        public = replace(PUBLIC, local_steps=3)
+    expected = total(chosen, X, public)
+    monkeypatch.setattr(exact, "MOST_KEPT", 0)
+    for rows in (1, 61, 4096):
+        monkeypatch.setattr(exact_sums, "block_rows", lambda width, rows=rows: rows)
+        np.testing.assert_array_equal(total(chosen, X, public), expected)
+    sampled = PreparedRecords(X, 300.0)
+    computed = sampled.cells(chosen.grid(public, Y))
+    assert not isinstance(computed, np.ndarray)
+    part = sampled.sample(0.3, np.random.default_rng(0))
+    rows = np.random.default_rng(0).random(300) < 0.3
+    np.testing.assert_array_equal(part.cells(chosen.grid(public, Y))[:], computed[:][rows])
+
+
+def test_the_scale_histogram_is_the_same_for_any_blocks(monkeypatch):
+    X = np.random.default_rng(2).normal(0, 3, (301, FEATURES))
+    expected = total(ScaleHistogram(), X)
+    for rows in (1, 7, 150, 151):
+        monkeypatch.setattr(scale, "block_rows", lambda width, rows=rows: rows)
+        np.testing.assert_array_equal(total(ScaleHistogram(), X), expected)
 
 
 def test_several_local_steps_are_the_same_for_any_blocks_threads_and_order(monkeypatch):

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import openTSNE
 import pytest
+from hypothesis import settings
 from openTSNE import tsne
+from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from accounting import InvalidParameter
+from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.layouts import TSNELayout, UMAPLayout
-from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.protocol.published_map import MOST_TOGETHER, PublishedMap
+from dpfedvis.protocol.subspace import Subspace
+from dpfedvis.site import placement as module
 from dpfedvis.site.placement import Anchored, ByTransform, ByWeights, Diffused, placement
 from tests.protocol.boards import board_of, records_of
 
@@ -208,21 +214,138 @@ def test_equal_records_and_few_anchors(place):
     assert np.isfinite(place(published, np.ones((8, 5), np.float32))).all()
 
 
-def test_many_records_are_laid_out_by_interpolation(monkeypatch):
-    """The other gradient of openTSNE, which large clients take, pins as well."""
+# More records than are laid out together
+
+MOST = 60
+
+
+def crowd(published, each=100):
+    """Records of all groups, mixed, and the group of each."""
+    X = np.concatenate([records_of(published, group, each, seed=group) for group in range(3)])
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order], np.repeat(np.arange(3), each)[order]
+
+
+def laid_out(place, published, X, compared=None):
+    """Which records are placed together, as a mask, and the places of all."""
+    found, together = [], type(place)._together
+
+    def kept(self, board, records, alike):
+        found.append(records)
+        return together(self, board, records, alike)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(place), "_together", kept)
+        places = place(published, X, compared)
+    (chosen,) = found
+    known = {row.tobytes() for row in chosen}
+    return np.array([row.tobytes() in known for row in X]), places
+
+
+@pytest.fixture
+def few_together(monkeypatch):
+    monkeypatch.setattr(module, "MOST_TOGETHER", MOST)
+
+
+COMPANY = [Diffused(), SHORT]
+
+
+@pytest.mark.usefixtures("few_together")
+@pytest.mark.parametrize("place", COMPANY, ids=lambda each: type(each).__name__)
+def test_those_laid_out_are_placed_as_if_there_were_no_others(place):
+    published, groups = board_of()
+    X, own = crowd(published)
+    chosen, placed = laid_out(place, published, X)
+    assert chosen.sum() == MOST
+    np.testing.assert_array_equal(placed[chosen], place(published, X[chosen]))
+    assert (np.bincount(own[chosen], minlength=3) > MOST / 6).all(), "drawn from all"
+    nearest = groups[cdist(placed[~chosen], published.places).argmin(axis=1)]
+    assert (nearest == own[~chosen]).mean() > 0.95
+
+
+@pytest.mark.usefixtures("few_together")
+@pytest.mark.parametrize("place", COMPANY, ids=lambda each: type(each).__name__)
+def test_the_others_are_placed_each_by_itself(place, monkeypatch):
     published, _ = board_of()
-    used = []
+    X, _ = crowd(published)
+    chosen, placed = laid_out(place, published, X)
+    np.testing.assert_array_equal(place(published, X), placed)
+    other, some = X.copy(), np.flatnonzero(~chosen)
+    other[some[::2]] = records_of(published, 0, len(some[::2]), seed=9)
+    moved = place(published, other)
+    np.testing.assert_array_equal(moved[chosen], placed[chosen])
+    np.testing.assert_allclose(moved[some[1::2]], placed[some[1::2]], atol=1e-3)
+    for size in (1, 7, 10_000):
+        monkeypatch.setattr(module, "_PART", size)
+        np.testing.assert_allclose(place(published, X), placed, atol=1e-3)
 
-    def fft(embedding, P, **settings):
-        used.append(np.array(embedding[:40]))
-        return 0.0, np.zeros_like(embedding)
 
-    monkeypatch.setattr(tsne, "kl_divergence_fft", fft)
-    X = np.concatenate([records_of(published, g, 3400, seed=g) for g in range(3)])
-    placed = Anchored(exaggerated=2, plain=1, perplexity=2.0)(published, X)
-    assert len(used) == 5
-    assert all(each.tobytes() == published.places.tobytes() for each in used)
-    np.testing.assert_allclose(placed, Diffused()(published, X), atol=1e-9)
+@pytest.mark.parametrize("place", COMPANY, ids=lambda each: type(each).__name__)
+def test_as_many_as_can_be_are_laid_out_together(place, monkeypatch):
+    published, _ = board_of()
+    X, _ = crowd(published, 20)
+    whole = place(published, X)
+    monkeypatch.setattr(module, "MOST_TOGETHER", MOST)
+    np.testing.assert_array_equal(place(published, X), whole)
+    assert not np.array_equal(place(published, X[:-1]), whole[:-1])
+
+
+@pytest.mark.usefixtures("few_together")
+@pytest.mark.parametrize("place", COMPANY, ids=lambda each: type(each).__name__)
+def test_the_others_are_compared_by_what_all_are_compared_by(place):
+    """Two halves of a group that only `compared` tells apart."""
+    published, _ = board_of()
+    X = records_of(published, 0, 200)
+    half = np.arange(200) % 2
+    compared = (10.0 * half[:, None] + np.random.default_rng(0).normal(size=(200, 3))).astype(np.float32)
+    chosen, placed = laid_out(Anchored(exaggerated=60, plain=60, perplexity=8.0, pull=0.2), published, X, compared)
+    apart = cdist(placed[~chosen], placed[chosen])
+    assert (half[chosen][apart.argmin(axis=1)] == half[~chosen]).mean() > 0.9
+
+
+@pytest.mark.usefixtures("few_together")
+@pytest.mark.parametrize("place", COMPANY, ids=lambda each: type(each).__name__)
+def test_many_equal_records_have_places(place):
+    published, _ = board_of()
+    assert np.isfinite(place(published, np.ones((200, 5), np.float32))).all()
+    most = np.ones((200, 5), np.float32)
+    most[::50] = records_of(published, 1, 4)
+    assert np.isfinite(place(published, most)).all()
+
+
+def test_memory_for_records_that_are_not_laid_out_is_a_small_part_of_them(monkeypatch):
+    """Their places, and which they are; nothing else of their number is held at once."""
+    monkeypatch.setattr(module, "MOST_TOGETHER", 100)
+    monkeypatch.setattr(module, "_PART", 256)
+    rng = np.random.default_rng(0)
+    wide = Subspace(np.zeros(64), np.eye(64)[:, :2], np.array([1.0, 1.0]), Grid.of_norm(64.0, 64))
+    published = PublishedMap(wide, rng.normal(size=(40, 2)).astype(np.float32), 10 * rng.normal(size=(40, 2)), 3)
+    place, peaks = Diffused(), []
+    place(published, rng.normal(size=(300, 64)).astype(np.float32))  # imports
+    for n in (20_000, 40_000):
+        X = rng.normal(size=(n, 64)).astype(np.float32)
+        tracemalloc.start()
+        try:
+            place(published, X)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 20_000 * 64 * 4 / 5, "a fifth of the records"
+
+
+@pytest.mark.skipif(settings.get_current_profile_name() != "thorough", reason="takes a minute or two")
+def test_a_site_of_many_records_has_a_map_as_good_as_that_of_those_laid_out():
+    """Three times as many records as are laid out, at their real number: 10-NN across, by the published anchors too."""
+    published, groups = board_of(400)
+    X, own = crowd(published, MOST_TOGETHER)
+    chosen, placed = laid_out(Anchored(), published, X)
+    assert chosen.sum() == MOST_TOGETHER
+    right = groups[KDTree(published.places).query(placed)[1]] == own
+    assert right[~chosen].mean() > right[chosen].mean() - 0.005
+    near = KDTree(placed[chosen]).query(placed[~chosen])[1]
+    assert (own[chosen][near] == own[~chosen]).mean() > 0.99
+    # A place among others is where they are: nowhere far from all that were laid out.
+    assert np.quantile(KDTree(placed[chosen]).query(placed[~chosen])[0], 0.99) < 0.05 * np.ptp(published.places)
 
 
 def test_placements_are_found_by_name():

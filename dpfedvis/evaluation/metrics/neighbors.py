@@ -12,7 +12,10 @@ _K = 10  # neighbours of trustworthiness and continuity
 
 
 def preservation(evaluated: Evaluated, k: int) -> float | None:
-    """NPA: mean share of a record's k nearest neighbours that are among its k nearest in the map."""
+    """NPA: mean share of a record's k nearest neighbours that are among its k nearest in the map.
+
+    Of very many records, that of a sample (`EXACT_NEIGHBORS`).
+    """
     if k not in evaluated.ks:
         return None
     return overlap(evaluated.neighbors_among_records[:, :k], evaluated.neighbors_in_map[:, :k])

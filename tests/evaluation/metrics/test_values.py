@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
@@ -56,6 +58,27 @@ def test_npa_is_the_share_of_kept_neighbours():
     found = npa(X, Z, 1, 5, 20, 59)
     assert found == pytest.approx({k: slow_preservation(X, Z, k) for k in (1, 5, 20, 59)})
     assert found[59] == 1.0
+
+
+def test_npa_of_very_many_records_is_that_of_a_sample_among_all(monkeypatch):
+    monkeypatch.setattr(base, "EXACT_NEIGHBORS", 50)
+    monkeypatch.setattr(base, "SAMPLE", 40)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 6))
+    Z = X[:, :2] + 0.3 * rng.normal(size=(60, 2))
+    sample = np.random.default_rng(0).permutation(60)[:40]
+    kept = []
+    for i in sample:
+        rows = (cdist(each, each)[i] for each in (X, Z))
+        near = [set(np.argsort(np.where(np.arange(60) == i, np.inf, row))[:5]) for row in rows]
+        kept.append(len(near[0] & near[1]) / 5)
+    evaluated = one_client(X, Z)
+    assert evaluated.neighbors_in_map.shape[0] == 40
+    assert overlap(evaluated.neighbors_among_records[:, :5], evaluated.neighbors_in_map[:, :5]) == np.mean(kept)
+    known = true_neighbors(X, 50)
+    assert neighbors.preservation(replace(one_client(X, Z), neighbors=known), 10) == neighbors.preservation(
+        one_client(X, Z), 10
+    )
 
 
 def test_npa_of_a_faithful_map_is_one():

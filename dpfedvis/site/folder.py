@@ -160,5 +160,5 @@ def _digest(name: str, preparation: str, policy: Policy, arrays: Mapping[str, ND
     found = hashlib.sha256(f"{name}|{preparation}|{policy.to_toml()}".encode())
     for key, array in arrays.items():
         found.update(f"|{key}|{array.dtype.str}|{array.shape}|".encode())
-        found.update(np.ascontiguousarray(array))  # no copy of the records
+        found.update(np.ascontiguousarray(array).data)  # no copy of the records
     return found.hexdigest()

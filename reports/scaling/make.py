@@ -39,13 +39,15 @@ BASE = 1000  # records of the map that shows what libraries take
 NOTE = """\
 # Time and memory against the number of records
 
-Made by `python reports/scaling/make.py`, code {code}. Records of 64 features in twelve curved clusters, drawn by the
+Made by `python reports/scaling/make.py`, code {code} (before a rebase: the commit “Place very many records of a site in
+linear time”). Records of 64 features in twelve curved clusters, drawn by the
 code; 10 sites, each a process of its own, with secure sums between them; ε = 1, δ = 1e-5, trust *aggregate*, seeded
 noise, nothing else chosen. A site lays out at most {together:,} of its records and places the others among them.
 
 **Time.** Processor seconds of all processes, less those of a map of {base_records:,} records ({base_seconds:.0f} s:
 interpreters, libraries, a small map). Other work on the machine changes them little (*load*: mean over five minutes;
-*wall* is that of a busy machine of two cores). Fitted exponent of time in n: **{all:.2f}**{large}.
+*wall* is that of a busy machine of two cores). Exponent of time in n, fitted through the {sizes} sizes
+below: **{all:.2f}**{large}.
 
 **Memory.** Largest resident size of a site's process, less that of a site with {base} records
 ({base_peak:.0f} MiB: interpreter, libraries, a small map). A block is {block} MiB, that of the search of neighbours.
@@ -204,6 +206,7 @@ def page(base: dict[str, Any], found: list[dict[str, Any]]) -> str:
             base_peak=base["peak_a_site"] / MIB,
             base_records=base["records"],
             base_seconds=base["sites_seconds"] + base["server_seconds"],
+            sizes=len(found),
             all=exponent(found, "net"),
             large=f", and {exponent(large, 'net'):.2f} from 10⁵ on" if len(large) > 1 else "",
             most=max(each["beyond"] for each in found) / MIB,

@@ -133,7 +133,8 @@ def asked_for(send: messages.Send, view: str) -> str:
 def label_of(contract: Contract) -> str:
     """Return the hash of a contract, which stands in every request and receipt.
 
-    A contract with a class of the caller's own, for sites of one process, has bytes with the full name of that class.
+    A contract with a class of the caller's own, for sites of one process, has bytes with the full name of that class;
+    what is no dataclass counts by its text there.
     """
     kept: str | None = contract.__dict__.get("_label")
     if kept is None:
@@ -167,7 +168,7 @@ def _plain(value: Any, arrays: list[np.ndarray], name: _Names) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         names = sorted(each.name for each in fields(value) if each.init)
         return {"!": name(value)} | {each: _plain(getattr(value, each), arrays, name) for each in names}
-    return _not_portable(value)
+    return {"!": name(value), "text": repr(value)}
 
 
 def _name(value: Any) -> str:

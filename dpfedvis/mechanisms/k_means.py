@@ -75,7 +75,7 @@ class KMeans(BaseMechanism):
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Move each landmark to its mean, and each empty one next to a full one, to share its records."""
-        radius, counts = self._radius(public), average[:, -1]
+        radius, counts = self._radius(public), likely(average[:, -1], public.noise)
         least = EMPTY / len(Y)
         shares = np.maximum(counts, least)
         steps = average[:, :-1] / shares[:, None]
@@ -95,13 +95,27 @@ class KMeans(BaseMechanism):
         return self.reach / math.sqrt(2 * public.kernel.mean_gamma)
 
 
+def likely(counts: Array, noise: float) -> Array:
+    """Return counts drawn towards their mean by as much as they are noise, shape (k,): a Wiener filter.
+
+    Model: counts scatter around 1/k with variance v, plus noise of standard deviation `noise`. v is estimated as their
+    mean square less that of the noise. Where it is all noise, no landmark seems empty. Post-processing.
+    """
+    middle = 1 / len(counts)
+    square = float(np.mean(np.square(counts - middle)))
+    if not square:
+        return counts
+    likely_counts: Array = middle + (counts - middle) * max(0.0, 1 - noise**2 / square)
+    return likely_counts
+
+
 def kept(steps: Array, noise: Array) -> Array:
     """Return the fraction of each step to take, in [0, 1], shape (k, d): a Wiener filter with estimated signal.
 
     Model: a step is Gaussian with mean 0 and variance s_j² (one per feature), plus noise of standard deviation
     `noise`_i. Its conditional mean is s_j²/(s_j² + noise_i²) times what is seen. s_j² is estimated as the weighted mean
     square of the steps minus that of the noise. As the landmarks settle, s_j² falls, and the last sweeps add little
-    noise. This is post-processing.
+    noise. Their sum is at most 1, since no true step is longer. This is post-processing.
 
     Parameters
     ----------
@@ -113,5 +127,6 @@ def kept(steps: Array, noise: Array) -> Array:
     weights = 1 / np.square(noise)
     weights /= weights.sum()
     signal = np.maximum(weights @ np.square(steps) - weights @ np.square(noise), 0.0)
+    signal /= max(float(signal.sum()), 1.0)
     part: Array = signal / (signal + np.square(noise)[:, None])
     return part

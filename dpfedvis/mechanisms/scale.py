@@ -27,6 +27,7 @@ Bounds = tuple[float, float]
 
 CELLS = 128
 _PAIRS = 0x50414952  # keeps the shuffle apart from every other stream
+SURE = 3.0  # standard deviations, below which a scale is no better than what public bounds say
 STANDS_OUT = 5.0  # standard deviations: one false cell in 128 less than once in ten thousand runs
 
 
@@ -85,11 +86,32 @@ class Moments(ScaleRelease):
         """Sum records and squares."""
         return moment_sums(local.cells(grid), grid.step / self.tau_x, factor=factor)
 
-    def mean(self, average: Array) -> Array:
-        """Mean of the records, shape (m,)."""
-        return average[:-1] * self.tau_x
+    def mean(self, average: Array, variance: float = 0.0, bounds: Bounds | None = None) -> Array:
+        """Mean of the records, shape (m,), drawn towards a public middle by as much as it is noise.
 
-    def mean_squared_distance(self, average: Array, variance: float) -> float:
+        Model: its offsets from the middle have variance s, at most that of the public range, and what is seen has the
+        noise besides; s/(s + noise) of it is kept. With s estimated from what is seen this is the positive-part
+        estimator of James and Stein.
+
+        Parameters
+        ----------
+        average : array of shape (m + 1,)
+            What the server received.
+        variance : float
+            Variance of the noise in each value.
+        bounds : (float, float), optional
+            Public range of every feature; by default only the norm's bound is known.
+        """
+        features, noise = len(average) - 1, variance * self.tau_x**2
+        low, high = bounds or (0.0, 0.0)
+        offset = average[:-1] * self.tau_x - (low + high) / 2
+        largest = (high - low) ** 2 / 12 if bounds else self.tau_x**2 / features
+        signal = min(max(float(offset @ offset) / features - noise, 0.0), largest)
+        part = signal / (signal + noise) if noise else 1.0
+        mean: Array = (low + high) / 2 + part * offset
+        return mean
+
+    def mean_squared_distance(self, average: Array, variance: float, expected: float | None = None) -> float:
         """Mean squared distance of two records, 2(E‖x‖² − ‖E x‖²).
 
         Parameters
@@ -98,9 +120,20 @@ class Moments(ScaleRelease):
             What the server received.
         variance : float
             Variance of the noise in each value. It adds m·variance to ‖E x‖², which is subtracted here.
+        expected : float, optional
+            What public bounds let expect. Taken where what is seen is below `SURE` standard deviations of its noise.
+
+        Notes
+        -----
+        With noise e_j of variance v, the estimate is off by 2(e_{m+1} − 2⟨x̄, e⟩ − Σ(e_j² − v)), of variance
+        4(v + 4v‖x̄‖² + 2mv²).
         """
         mean, square = average[:-1], float(average[-1])
+        length = max(float(mean @ mean) - variance * len(mean), 0.0)
         spread = 2 * (square - (float(mean @ mean) - variance * len(mean)))
+        deviation = 2 * math.sqrt(variance + 4 * variance * length + 2 * len(mean) * variance**2)
+        if expected is not None and spread < SURE * deviation:
+            return expected
         # With noise this may be 0 or negative; a hundredth of τ² keeps γ finite.
         return max(spread, 0.01) * self.tau_x**2
 

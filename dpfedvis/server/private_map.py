@@ -16,7 +16,7 @@ from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
+from dpfedvis.mechanisms.scale import Moments, ScaleHistogram, public_kernel
 from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.exact import AXES_UNIT, Grid, integer_axes
 from dpfedvis.numerics.kernels import Array, Kernel
@@ -35,7 +35,14 @@ from dpfedvis.server.members import Members
 from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.preparation import Preparation
 from dpfedvis.server.session import Session
-from dpfedvis.server.subspace import client_level_remark, low_frequencies, principal_subspace
+from dpfedvis.server.subspace import (
+    MOST_UNSEEN,
+    client_level_remark,
+    components_seen,
+    low_frequencies,
+    principal_subspace,
+    unseen_subspace,
+)
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 20, 1000
 MOST_FEATURES = 4096  # second moments are a matrix of them
@@ -121,6 +128,8 @@ class Learner:
         Classes whose density is counted on the grid; 0 reserves no budget for it.
     tau_x : float, optional
         Public bound on the norm of records.
+    bounds : (float, float), optional
+        Public range of every feature: what is expected where nothing can be seen.
     image : tuple of int, optional
         Public shape of a record that is an image: its second moments are those of low spatial frequencies.
     public_records : int, optional
@@ -138,6 +147,7 @@ class Learner:
     shares: BudgetShares = field(default_factory=BudgetShares)
     layers: int = 0
     tau_x: float | None = None
+    bounds: tuple[float, float] | None = None
     image: tuple[int, ...] | None = None
     public_records: int | None = None
     threshold: int | None = None
@@ -220,9 +230,8 @@ class Learner:
         parties, public = drawn_by(self.mechanism.trust, count), self.public_for(features)
         seen = self.public_for(self._seen(features))
         planned = self.shares.planned(public, seen=seen, parties=parties, scale=self.tau_x is None, layers=self.layers)
-        largest = replace(
-            public, landmarks=self.landmarks or MOST_LANDMARKS, features=max(2, min(self.components, features))
-        )
+        widest = max(2, min(max(self.components, MOST_UNSEEN), features))
+        largest = replace(public, landmarks=self.landmarks or MOST_LANDMARKS, features=widest)
         denominators = self._denominators(members)
         contract = Contract(
             run=run,
@@ -312,8 +321,10 @@ class Learner:
             tau = histogram.norm_bound(counts, math.sqrt(variance), features)
         moments = Moments(trust=trust, tau_x=tau)
         average, variance = session.once(moments, public)
-        spread = moments.mean_squared_distance(average, variance) / 2
-        centre = moments.mean(average)
+        # Of two uniform points of the box.
+        expected = 1 / public_kernel(features, self.bounds).mean_gamma if self.bounds else None
+        spread = moments.mean_squared_distance(average, variance, expected) / 2
+        centre = moments.mean(average, variance, self.bounds)
         # Noise must not move the centre out of the ball to which all records were clipped.
         centre = centre * min(1.0, tau / max(float(np.linalg.norm(centre)), tau))
         raw = Grid.of_norm(tau, features)
@@ -330,6 +341,8 @@ class Learner:
             average, variance = session.once(second, self.public_for(seen), "subspace")
         noise = math.sqrt(variance) * second.clip**2
         matrix = second.matrix(average, self._seen(features))
+        if not components_seen(matrix, noise):
+            return unseen_subspace(centre, spread, raw, Streams(self.seed).generator("unseen directions"))
         return principal_subspace(centre, matrix, noise, self.components, raw, basis)
 
     def _basis(self, features: int) -> Array | None:

@@ -118,6 +118,7 @@ class Recipe:
             shares=self.shares,
             layers=len(self.classes) + 1 if self.density else 0,
             tau_x=tau_x,
+            bounds=further.get("bounds"),
             image=image,
             public_records=further.get("public_records"),
             noise=noise,

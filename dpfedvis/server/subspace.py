@@ -15,6 +15,7 @@ from dpfedvis.protocol.subspace import Subspace
 # Eigenvalues above this many times the edge of pure noise belong to directions that are mostly signal.
 CLEAR = 1.1
 LEAST_VARIANCE = 1e-60  # keeps grid and kernel finite where nothing was seen
+MOST_UNSEEN = 64  # directions of a map that knows none
 MANY_VALUES = 128  # images of more values are seen by their low frequencies
 
 
@@ -49,6 +50,42 @@ def _cosines(side: int) -> Array:
     return waves
 
 
+def unseen_subspace(centre: Array, spread: float, raw: Grid, generator: np.random.Generator) -> Subspace:
+    """Return the subspace of a map that knows no direction of the data: all of them, or random ones, alike.
+
+    Where no eigenvalue of the moments is above the edge of noise, their leading directions are random: two of them
+    would show a site less of its own records than all features do.
+
+    Parameters
+    ----------
+    centre : array of shape (m,)
+    spread : float
+        Variance of the records, summed over all features.
+    raw : Grid
+        Of the records.
+    generator : numpy.random.Generator
+        Public. Random directions keep distances (Johnson & Lindenstrauss 1984): a squared distance in d of m directions
+        is d/m of the whole one, with a relative standard deviation of at most √(2/d).
+    """
+    features = len(centre)
+    kept = min(features, MOST_UNSEEN)
+    axes = np.eye(features)
+    if kept < features:
+        axes = np.linalg.qr(generator.standard_normal((features, kept)))[0]
+    variances = np.full(kept, max(spread / features, LEAST_VARIANCE))
+    return Subspace(centre, integer_axes(axes) / AXES_UNIT, variances, raw)
+
+
+def components_seen(moments: Array, noise: float) -> int:
+    """Return how many directions of noisy second moments stand above the edge of noise; see `principal_subspace`."""
+    return int(np.sum(np.linalg.eigvalsh(moments) > CLEAR * edge_of(noise, len(moments))))
+
+
+def edge_of(noise: float, features: int) -> float:
+    """Return how large eigenvalues of pure noise get: e = 2 √(m/2)·noise (Wigner)."""
+    return 2 * math.sqrt(features / 2) * noise
+
+
 def principal_subspace(
     centre: Array, moments: Array, noise: float, most: int, raw: Grid, basis: Array | None = None
 ) -> Subspace:
@@ -75,7 +112,7 @@ def principal_subspace(
     """
     values, vectors = np.linalg.eigh(moments)
     values, vectors = values[::-1], vectors[:, ::-1]
-    edge = 2 * math.sqrt(len(moments) / 2) * noise
+    edge = edge_of(noise, len(moments))
     kept = max(2, min(checks.count("components", most), int(np.sum(values > CLEAR * edge))))
     kept = min(kept, len(moments))
     # Noise raises an eigenvalue λ ≥ edge/2 to λ + edge²/(4λ); this inverts it.

@@ -16,6 +16,7 @@ from accounting import Budget, InvalidParameter
 from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.mechanisms import KMeans, k_means
 from dpfedvis.mechanisms.base import PreparedRecords
+from dpfedvis.mechanisms.k_means import EMPTY, likely
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.numerics import exact_sums
 from dpfedvis.numerics.exact import Grid
@@ -66,7 +67,7 @@ def test_a_landmark_moves_no_further_than_the_radius():
 def test_of_a_step_the_server_takes_what_is_not_noise():
     """Against the formula, coordinate by coordinate; and without noise all of it."""
     rng = np.random.default_rng(2)
-    steps, noise = rng.normal(0, (1.0, 0.2, 0.01), (6, 3)), rng.uniform(0.05, 0.5, 6)
+    steps, noise = rng.normal(0, (0.5, 0.1, 0.01), (6, 3)), rng.uniform(0.02, 0.2, 6)
     found = k_means.kept(steps, noise)
     weights = [1 / each**2 / sum(1 / other**2 for other in noise) for each in noise]
     for j in range(3):
@@ -74,6 +75,13 @@ def test_of_a_step_the_server_takes_what_is_not_noise():
         signal = max(seen - sum(weight * each**2 for weight, each in zip(weights, noise, strict=True)), 0.0)
         np.testing.assert_allclose(found[:, j], [signal / (signal + each**2) for each in noise], rtol=1e-12)
     np.testing.assert_array_equal(k_means.kept(steps, np.zeros(6)), np.ones((6, 3)))
+
+
+def test_steps_of_very_much_noise_are_hardly_taken():
+    """By chance their mean square may be above that of the noise; but true steps are at most 1 long."""
+    noise = np.full(20, 100.0)
+    steps = np.random.default_rng(0).normal(0, 100.0, (20, 64)) * 1.1
+    assert np.linalg.norm(k_means.kept(steps, noise) * steps, axis=1).max() < 0.02
 
 
 @given(
@@ -165,3 +173,23 @@ def test_bad_settings_are_named(name, settings):
     with pytest.raises(InvalidParameter) as caught:
         KMeans(**settings)
     assert caught.value.name == name
+
+
+# Counts under noise
+
+
+@given(arrays(np.float64, st.integers(2, 40), elements=st.floats(-1, 1)), st.floats(0, 10))
+def test_likely_counts_lie_between_what_is_seen_and_equal_shares(counts, noise):
+    found, middle = likely(counts, noise), 1 / len(counts)
+    low, high = np.minimum(counts, middle), np.maximum(counts, middle)
+    assert (found >= low - 1e-12).all()
+    assert (found <= high + 1e-12).all()
+    np.testing.assert_allclose(likely(counts, 0.0), counts, atol=1e-12)
+
+
+def test_counts_of_pure_noise_make_no_landmark_empty():
+    """Half of them would be, taken as they are: and those would be moved beside winners of a lottery."""
+    rng, k = np.random.default_rng(0), 50
+    counts = 1 / k + rng.normal(0, 1.0, k)
+    assert np.sum(counts < EMPTY / k) > 15
+    assert np.sum(likely(counts, 1.1) < EMPTY / k) == 0

@@ -197,3 +197,47 @@ def test_moments_invert_their_own_scaling():
     wide = average * [1, 1, 1, 30]
     expected = 2 * (wide[-1] - np.sum(wide[:-1] ** 2)) * 400
     assert release.mean_squared_distance(wide, 0.0) == pytest.approx(expected)
+
+
+# Noise in the mean and in the scale
+
+
+def test_a_mean_is_as_it_was_seen_without_noise():
+    average = np.array([0.3, -0.1, 0.5])
+    np.testing.assert_array_equal(Moments(tau_x=2.0).mean(average), [0.6, -0.2])
+    np.testing.assert_allclose(Moments(tau_x=2.0).mean(average, 0.0, (0.0, 1.0)), [0.6, -0.2], rtol=1e-12)
+
+
+@given(st.floats(1e-8, 1e6), st.integers(2, 60), st.integers(0, 2**32 - 1), st.booleans())
+def test_a_noisy_mean_is_drawn_towards_the_middle(variance, features, seed, bounded):
+    """Never past it, never further away than it was seen, and not by more than the range allows."""
+    rng, bounds = np.random.default_rng(seed), (0.0, 1.0) if bounded else None
+    average = rng.standard_normal(features + 1) * math.sqrt(variance)
+    middle = 0.5 if bounded else 0.0
+    seen, found = average[:-1] * 3.0 - middle, Moments(tau_x=3.0).mean(average, variance, bounds) - middle
+    part = float(found @ seen) / float(seen @ seen)
+    assert 0 <= part <= 1
+    np.testing.assert_allclose(found, part * seen, atol=1e-9 * (1 + np.abs(seen).max()))
+    largest = 1 / 12 if bounded else 9 / features
+    assert part <= largest / (largest + 9 * variance) + 1e-12
+
+
+def test_a_drawn_mean_is_closer_on_average():
+    rng, truth, variance = np.random.default_rng(0), np.full(30, 0.6), 0.01
+    errors = np.zeros(2)
+    for _ in range(200):
+        average = np.append(truth + rng.normal(0, math.sqrt(variance), 30), 0.0)
+        release = Moments(tau_x=1.0)
+        found = release.mean(average), release.mean(average, variance, (0.0, 1.0))
+        errors += [np.sum((each - truth) ** 2) for each in found]
+    assert errors[1] < 0.7 * errors[0]
+
+
+def test_a_scale_below_its_noise_is_the_public_one():
+    """At 3 standard deviations: 4(v + 4v‖x̄‖² + 2mv²) worked out by hand for v = 0.01, m = 4 and a mean of 0."""
+    release, deviation = Moments(tau_x=2.0), math.sqrt(4 * (0.01 + 2 * 4 * 0.01**2))
+    for times, expected in ((2.9, 7.0), (3.1, 4 * 3.1 * deviation)):
+        square = times * deviation / 2 - 0.04  # the noise of the mean is taken off
+        found = release.mean_squared_distance(np.array([0, 0, 0, 0, square]), 0.01, 7.0)
+        assert found == pytest.approx(expected, rel=1e-9)
+    assert release.mean_squared_distance(np.array([0, 0, 0, 0, -1.0]), 0.01) == pytest.approx(0.04), "no public one"

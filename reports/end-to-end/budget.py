@@ -49,7 +49,8 @@ NOTE = """\
 
 Made by `python reports/end-to-end/budget.py`. 40,000 records, 10 clients, ε = 1, δ = 1e-5, noise for t = 9 and c = 1
 under *aggregate*. Cross-client 10-NN accuracy over the first three clients, placed by diffusion: mean of two seeds
-where both were run; single scores of two seeds differ by about 0.01. In brackets landmarks and dimensions of the first seed.
+where both were run; single scores of two seeds differ by about 0.01. In brackets landmarks and dimensions of the first
+seed.
 What is blank was not run. *Drawn digits* are scikit-learn's digits, enlarged and moved at random.
 
 Second moments are taken of the low spatial frequencies of images, and of the cells of hog: a quarter of the values,

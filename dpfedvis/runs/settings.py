@@ -77,7 +77,12 @@ class RunConfig(EstimatorSettings):
         "in-process", among(get_args(LinkName)), "where sites are: in-process, or nvflare for real ones", "data"
     )
     kit: str | None = told(None, _file, "with --link nvflare, the kit of the federation's admin", "data")
-    patience: float = told(20.0, checks.positive, "seconds without a word after which a real site is away", "data")
+    patience: float = told(
+        20.0,
+        partial(checks.between, least=3.0, most=86_400.0),  # a site that computes says so every second
+        "seconds without a word after which a real site is away",
+        "data",
+    )
     records: int | None = told(None, checks.count, "take so many records only", "data")
     sample: Sample = told("first", among(get_args(Sample)), "records to take: first, or random by the seed", "data")
     label_column: str | None = told(None, _text, "label column (key, in an NPZ file) of a file", "data")

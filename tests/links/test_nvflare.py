@@ -78,6 +78,22 @@ def test_a_run_is_published_signed_and_in_every_ledger(machines: Machines, tmp_p
     ids = (machines.folder / "data" / "aachen.csv").read_text().splitlines()[1].split(",")[1]
     for folder in (tmp_path / "run", machines.kits["server"].folder, machines.kits["admin"].folder):
         assert not [path for path in folder.rglob("*") if path.is_file() and ids.encode() in path.read_bytes()]
+    check_placed_at_home(machines, tmp_path)
+
+
+def check_placed_at_home(machines: Machines, folder: Path) -> None:
+    """New records find their places on the published map, with their ids; nothing is sent, nothing is spent."""
+    own, events = (machines.folder / "data" / "aachen.csv").read_text().splitlines(), machines.events("aachen")
+    (folder / "new.csv").write_text("\n".join(own[:31]) + "\n")
+    kit = str(machines.kits["aachen"].folder)
+    done = called("site", "place", kit, str(folder / "new.csv"), "--out", str(folder / "new"), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["records"] == 30
+    (table,) = (folder / "new").rglob("*.csv")
+    assert [line.split(",")[0] for line in table.read_text().splitlines()[1:]] == [
+        line.split(",")[1] for line in own[1:31]
+    ]
+    assert machines.events("aachen") == events
 
 
 def test_a_policy_that_refuses_is_one_sentence_and_nothing_is_charged(kept: Machines, tmp_path: Path) -> None:

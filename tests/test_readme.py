@@ -33,13 +33,14 @@ def blocks(language: str, text: str = README) -> list[str]:
                 "be ε = ∞ end to end",
                 "be ε = 10 end to end at δ = 1e-05",
                 "nothing was released",
+                "[[",
                 "'essen': (",
                 "2.0\n",
             ],
             strict=True,
         )
     ),
-    ids=["site", "use", "end to end", "accounting", "hospitals", "mechanism"],
+    ids=["site", "use", "end to end", "accounting", "clusters", "hospitals", "mechanism"],
 )
 def test_python_of_the_readme_runs(code: str, expected: str, tmp_path: Path) -> None:
     script = tmp_path / "readme.py"

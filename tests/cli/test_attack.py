@@ -84,7 +84,11 @@ def test_whatever_protects_only_the_landmarks_protects_no_record(changes: dict[s
 
 @pytest.mark.parametrize(
     "changes",
-    [{"mechanism": "input"}, {"distances": "nystrom", "release": "noisy"}, {"map": "clusters", "clusters": 3}],
+    [
+        {"mechanism": "input"},
+        {"distances": "nystrom", "release": "noisy"},
+        {"map": "clusters", "clusters": 3, "release": "noisy"},
+    ],
     ids=["input", "distance rows", "coordinates for clusters"],
 )
 def test_under_a_budget_records_stay_hidden(changes: dict[str, Any], tmp_path: Path) -> None:

@@ -160,7 +160,9 @@ def test_a_record_outside_the_box_or_nowhere_is_no_error(tmp_path: Path) -> None
 
 
 def remark(**options: Any) -> str:
-    return client_level_remark(**{"clients": 10, "features": 7, "moments": 0.1, "second_moments": 0.1, **options})
+    return client_level_remark(
+        **{"clients": 10, "features": 7, "seen": 7, "moments": 0.1, "second_moments": 0.1, **options}
+    )
 
 
 def test_it_says_when_whole_clients_are_too_few() -> None:

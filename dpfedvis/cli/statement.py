@@ -16,6 +16,7 @@ examples:
   dpfedvis run --data digits --clients 5 --epsilon 4 --out runs/stated
   dpfedvis statement runs/stated
   dpfedvis statement --ledger runs/stated/ledger.sqlite --json
+  dpfedvis statement runs/stated --registry runs/stated.yaml
 
 Every number of a run is computed anew from its ledger, ledger.sqlite in its folder. The ledger of some records, for
 all runs with real noise on them, is in $XDG_STATE_HOME/dpfedvis/ledgers (else ~/.local/state/dpfedvis/ledgers), or
@@ -36,6 +37,8 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EXAMPLE,
     )
     parser.add_argument("folder", nargs="?", type=path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("--registry", type=path, metavar="FILE.yaml", dest="out", help="also write a draft for "
+                        "OpenDP's registry of deployments; what only you know is marked in it")  # fmt: skip
     parser.add_argument("--ledger", type=path, metavar="FILE", help="a ledger, of a run or of some records")
 
 
@@ -45,6 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
         given = "neither" if arguments.folder is None else f"both {arguments.folder} and {arguments.ledger}"
         raise UnusableArgument(f"give the folder of a run or --ledger FILE, one of the two; {given} was given")
     found = of_run(arguments.folder) if arguments.ledger is None else of_ledger(arguments.ledger)
+    if arguments.out is not None:
+        from accounting.registry import registry
+        from dpfedvis.numerics.files import write_text
+        from dpfedvis.runs.folder import writing
+
+        with writing(arguments.out.parent):
+            write_text(arguments.out, registry(found))
     print_result(arguments, found.to_dict(), str(found).rstrip("\n"))
     return 0
 

@@ -73,7 +73,7 @@ def test_a_run_that_can_only_show_noise_stops_before_it_spends(tmp_path: Path) -
     assert kept["sentence"] == summary["verdict"]["sentence"]
     assert kept["sentence"] in (tmp_path / "run" / "report.html").read_text()
     assert kept["sentence"] in (tmp_path / "run" / "statement.md").read_text()
-    assert (tmp_path / "run" / "regions.csv").read_text().startswith("region,landmarks,clear,share,share_noise,x0")
+    assert (tmp_path / "run" / "regions.csv").read_text().startswith("region,clear,landmarks,share,share_noise,x0")
 
 
 def test_what_is_unlikely_goes_on_and_says_so_on_a_terminal_alone(

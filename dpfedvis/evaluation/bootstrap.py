@@ -63,10 +63,11 @@ def returns(verdict: Verdict, result: FedDLResult, subspace: Subspace, program: 
     sizes, budget = _sizes([member.denominator for member in contract.members], contract.budget)
     origins, points = drawn(verdict, landmarks, subspace, sum(sizes), generator)
     parts = np.split(points.astype(np.float32), np.cumsum(sizes)[:-1])
-    seed = int(generator.integers(2**32))
-    again = Program(replace(program.settings, budget=budget, noise="seeded", seed=seed))
-    names = [f"drawn {number}" for number in range(len(parts))]
-    with simulated(FederatedData(parts, names=names), budget=budget, noise="seeded") as link:
+    seed, further = int(generator.integers(2**32)), dict(program.settings.feddl)
+    if further.get("public_records") is not None:
+        further["public_records"] = max(sizes)
+    again = Program(replace(program.settings, budget=budget, noise="seeded", seed=seed, feddl=further))
+    with simulated(_at_sites(parts, budget), budget=budget, noise="seeded") as link:
         learned = again.learner(Members.asked(link, budget)).run(link)
     nearest = squared_distances(learned.subspace.coordinates(points), learned.feddl.landmarks).argmin(axis=1)
     return agreement(groups_of(verdict, landmarks)[origins], nearest)
@@ -102,6 +103,12 @@ def drawn(
     return origins.astype(np.int64), subspace.points(inside) + outside
 
 
+def _at_sites(parts: list[Array], budget: Budget) -> FederatedData:
+    """Return records that were drawn as those of sites; where the unit is a person, each has as many as are allowed."""
+    persons = [np.arange(len(part)) // budget.rows for part in parts] if budget.unit == "person" else None
+    return FederatedData(parts, names=[f"drawn {number}" for number in range(len(parts))], persons=persons)
+
+
 def _sizes(denominators: list[float], budget: Budget | None) -> tuple[list[int], Budget]:
     """Return how many records to draw for each site, and the budget with which their noise is that of the map.
 
@@ -112,11 +119,12 @@ def _sizes(denominators: list[float], budget: Budget | None) -> tuple[list[int],
     if budget.unit == "client":  # each mean is over a site's own records, however many there are
         each = max(2, min(MOST // len(denominators), 200))
         return [each] * len(denominators), budget
-    wanted = [max(2, round(own * min(1.0, MOST / total))) for own in denominators]
+    # A multiple of the rows of a person.
+    wanted = [budget.rows * max(2, round(own * min(1.0, MOST / total) / budget.rows)) for own in denominators]
     factor = total / sum(wanted)
     epsilon = gaussian_epsilon(budget.mu * factor, budget.delta) if factor > 1 else budget.epsilon
     if epsilon > MOST_EPSILON / 2:
-        return [max(2, round(own)) for own in denominators], budget
+        return [budget.rows * max(2, round(own / budget.rows)) for own in denominators], budget
     return wanted, replace(budget, epsilon=epsilon)
 
 

@@ -89,3 +89,32 @@ def test_coverage_is_what_it_says() -> None:
     assert anchor_coverage(records[:9] + 1e-6, records, rng) == 1.0
     assert anchor_coverage(anchors + 50, records, rng) == 0.0
     assert anchor_coverage(anchors, records[:1], rng) == 0.0
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        Budget(60.0, 1e-5, unit="person", rows_per_person=2),
+        Budget(30.0, 1e-5, adjacency="add-remove"),
+        Budget(400.0, 1e-5, unit="client"),
+    ],
+    ids=["person", "add-remove", "client"],
+)
+@pytest.mark.parametrize("trust", ["local", "aggregate"])
+def test_every_unit_can_be_drawn_again_and_planned(budget: Budget, trust: str) -> None:
+    own = blobs(1200)
+    persons = [np.arange(len(client.X)) // 2 for client in own.clients]
+    fed = FederatedData([client.X for client in own.clients], persons=persons, bounds=(0.0, 1.0))
+    further = {"public_records": 400} if budget.adjacency == "add-remove" else {}
+    estimator = FedTSNE(budget=budget, trust=trust, feddl=further, **FAST).watch(warns=False)
+    planned = estimator.plan(fed)
+    estimator.fit(fed)
+    result = estimator.feddl_
+    stage = next(each for each in planned.stages if each.what == "cluster sums")
+    assert stage.noise == pytest.approx(result.tally.noise[-1], rel=1e-6)
+    sizes, _ = _sizes([each.denominator for each in result.contract.members], budget)
+    assert all(size % budget.rows == 0 for size in sizes)
+    found = drawn_again(estimator)
+    assert (found.comes_back is None) == (estimator.verdict_.signal == "no")
+    if budget.unit != "client":
+        assert (found.comes_back or 0) > 0.5

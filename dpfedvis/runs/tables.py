@@ -10,7 +10,7 @@ from typing import Any
 
 from dpfedvis.numerics.files import write_text
 
-_RUN = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a text that begins so for a formula
+_RUN = ("=", "+", "-", "@", "\t")  # a spreadsheet takes a text that begins so for a formula
 
 
 def write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> None:
@@ -24,4 +24,7 @@ def write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> No
 
 def harmless(cell: Any) -> Any:
     """Return a cell with an apostrophe before a text that a spreadsheet would run; numbers are left as they are."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_RUN) else cell
+    if not isinstance(cell, str):
+        return cell
+    text = cell.replace("\r", " ")  # which would begin a line
+    return f"'{text}" if text.lstrip(" ").startswith(_RUN) else text

@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpfedvis.cli.settings_flags import add_settings, spelled_as_flags
+from dpfedvis.errors import NothingToShow
 
 if TYPE_CHECKING:
     from dpfedvis.runs.execute import Run
     from dpfedvis.runs.settings import RunConfig
+    from dpfedvis.server.forecast import Forecast
 
 _EXAMPLE = """\
 examples:
@@ -54,7 +56,19 @@ released yet, and records as input perturbation left them. Do not publish it; it
 """
 
 
-_NO_SETTINGS = ("out", "views", "config", "json", "run", "resume", "ledger", "lifetime_epsilon")
+_NO_SETTINGS = (
+    "out",
+    "views",
+    "config",
+    "json",
+    "run",
+    "resume",
+    "replace",
+    "anyway",
+    "ledger",
+    "lifetime_epsilon",
+    "columns",
+)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -70,6 +84,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--out", required=True, metavar="FOLDER", help="folder of the run; new or empty")
     parser.add_argument("--resume", action="store_true", default=False, help="resume the unfinished run in --out; "
                         "only settings that draw may change")  # fmt: skip
+    parser.add_argument("--anyway", action="store_true", default=False, help="go on where no data of this size can be "
+                        "seen (else the run stops before it spends, with exit code 3; see dpfedvis plan)")  # fmt: skip
+    parser.add_argument("--replace", action="store_true", default=False, help="set a run that is in --out aside, and "
+                        "its views: to FOLDER.before; what it released stays in the ledger of its records")  # fmt: skip
     parser.add_argument("--config", metavar="FILE.toml", help="settings by name; flags win over them")
     parser.add_argument("--views", metavar="FOLDER", help="write each client's private view there (CSV with ids, PNG, "
                         "HTML); not in the run's folder, for views show records")  # fmt: skip
@@ -112,6 +130,8 @@ def _run(arguments: argparse.Namespace) -> int:
             ledger=getattr(arguments, "ledger", None),
             lifetime_epsilon=getattr(arguments, "lifetime_epsilon", None),
             tell=_tell,
+            foresee=None if arguments.anyway else _foresee,
+            replace_old=arguments.replace,
         )
     finally:
         bar.close()
@@ -121,6 +141,16 @@ def _run(arguments: argparse.Namespace) -> int:
     summary = {**done.summary(), "chosen": chosen(given, done.config)}
     print(json.dumps(summary, indent=2) if arguments.json else _page(done, summary))
     return 0
+
+
+def _foresee(found: Forecast) -> None:
+    """Stop before anything is spent where no data can be seen; warn on a terminal where they hardly can."""
+    ways = ", ".join(way.sentence for way in found.ways)
+    instead = f" Enough would be: {ways}." if ways else ""
+    if found.signal == "no":
+        raise NothingToShow(f"{found.sentence}{instead} Nothing was spent; --anyway goes on")
+    if found.signal == "unlikely" and sys.stderr.isatty():
+        print(f"dpfedvis: warning: {found.sentence}{instead}", file=sys.stderr)
 
 
 def _tell(notes: Sequence[str]) -> None:
@@ -157,6 +187,7 @@ def _page(done: Run, summary: dict[str, Any]) -> str:
     choices = ", ".join(f"{name} = {value}" for name, value in summary["chosen"].items())
     config = done.config
     lines = [
+        done.estimator.verdict_.sentence,
         f"{config.map} of {config.data_name}, mechanism {config.mechanism}, release {config.release}",
         summary["headline"],
     ]

@@ -72,11 +72,11 @@ class KMeans(BaseMechanism):
         self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
     ) -> Integers:
         """Sum offsets and count records; the nearest landmark is the first of the nearest, by exact distances."""
-        return cluster_sums(local.cells(grid), grid.nearest(Y), grid, self._radius(public), factor=factor)
+        return cluster_sums(local.cells(grid), grid.nearest(Y), grid, self.radius(public), factor=factor)
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Move each landmark to its mean, and each empty one next to a full one, to share its records."""
-        radius, counts = self._radius(public), likely(average[:, -1], public.noise)
+        radius, counts = self.radius(public), likely(average[:, -1], public.noise)
         least = EMPTY / len(Y)
         shares = np.maximum(counts, least)
         steps = average[:, :-1] / shares[:, None]
@@ -93,7 +93,12 @@ class KMeans(BaseMechanism):
             moved[empty] = moved[full[np.arange(len(empty)) % len(full)]] + beside
         return Update(moved.astype(Y.dtype, copy=False))
 
-    def _radius(self, public: PublicParameters) -> float:
+    def counts(self, average: Array) -> Array:
+        """The last column."""
+        return average[:, -1]
+
+    def radius(self, public: PublicParameters) -> float:
+        """R, in the units of the records."""
         return self.reach / math.sqrt(2 * public.kernel.mean_gamma)
 
 

@@ -27,7 +27,7 @@ from dpfedvis.protocol.density import Density, DensityGrid
 from dpfedvis.reporting.certified import Certified, certified
 from dpfedvis.runs.folder import CONFIG
 from dpfedvis.runs.provenance import PROVENANCE
-from dpfedvis.runs.results import DENSITY, PLACES, SCORES, SIMULATION, TABLE, TRACE, TRACE_COLUMNS
+from dpfedvis.runs.results import DENSITY, PLACES, SCORES, SIMULATION, TABLE, TRACE, TRACE_COLUMNS, VERDICT
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
 from dpfedvis.runs.upload_writer import EMBEDDING, LANDMARKS, LEDGER, RecordingError
@@ -125,6 +125,8 @@ class RunFacts:
     cloud : Cloud
         What the server has.
     density : Density, optional
+    verdict : mapping, optional
+        As in verdict.json; None for a run that wrote none.
     certificate : Certified, optional
     simulation : Simulation, optional
     """
@@ -143,6 +145,7 @@ class RunFacts:
     trace: Array
     cloud: Cloud
     density: Density | None
+    verdict: Mapping[str, Any] | None
     certificate: Certified | None
     simulation: Simulation | None
 
@@ -188,6 +191,7 @@ def _files(folder: Path) -> dict[str, Any]:
         "trace": _trace(folder / TRACE),
         "cloud": _cloud(folder, config),
         "density": _density(folder / DENSITY),
+        "verdict": json.loads((folder / VERDICT).read_text(encoding="utf-8")) if (folder / VERDICT).exists() else None,
         "simulation": _simulation(folder / SIMULATION) if shown else None,
     }
 

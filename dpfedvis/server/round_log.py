@@ -30,6 +30,37 @@ class Round:
     change: float = math.nan
 
 
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Noisy counts of each landmark's records, as released in each round.
+
+    Parameters
+    ----------
+    places : array of shape (rounds, n_y, d)
+        Where the landmarks were.
+    counts : array of shape (rounds, n_y)
+        Shares of all records.
+    noise : array of shape (rounds,)
+        Standard deviation of the noise in each count of a round.
+    """
+
+    places: Array
+    counts: Array
+    noise: Array
+
+    @classmethod
+    def of(cls, rounds: list[tuple[Array, Array, float]]) -> Tally | None:
+        """Return the tally of rounds, each as (places, counts, noise); None if there are none."""
+        if not rounds:
+            return None
+        places, counts, noise = zip(*rounds, strict=True)
+        return cls(np.stack(places), np.stack(counts), np.array(noise, dtype=np.float64))
+
+    def rounds(self) -> list[tuple[Array, Array, float]]:
+        """Inverse of `of`."""
+        return [(*each, float(s)) for *each, s in zip(self.places, self.counts, self.noise, strict=True)]
+
+
 class Slope:
     """Running estimate of the objective from noisy gradients.
 

@@ -121,6 +121,7 @@ class Session:
         self._replies = Replies(contract, signed=not ask.one_process)
         self._sums: Sums = SecureSums(ask, contract, self._replies, folder) if self._secure else PlainSums(ask)
         self._present: dict[str, float] = {}
+        self.singles: dict[str, tuple[Mechanism, Average]] = {}  # single releases over all records, by name
         self._spare = contract.counts[contract.mechanism.what] - contract.retries  # the last round that was repeated
 
     @property
@@ -211,7 +212,9 @@ class Session:
         public = single_release(public)
         values = self.average(mechanism, public, view=view)
         # After the average: only now it is known who is in it.
-        return Average(values, self.planned_variance(mechanism, public) * self.present(mechanism.what) ** 2)
+        found = Average(values, self.planned_variance(mechanism, public) * self.present(mechanism.what) ** 2)
+        self.singles[mechanism.what] = mechanism, found
+        return found
 
     def rows(self, rows: Rows, Y: Array) -> list[Array]:
         """Return every site's rows, each of shape (n_p, width)."""

@@ -177,6 +177,7 @@ def test_a_private_run_holds_no_record(private: Path) -> None:
     assert known == {
         "config.toml", "provenance.json", "ledger.sqlite", "index.jsonl", "values.bin", "public.json", "landmarks.npz",
         "embedding.npz", "embedding.csv", "statement.md", "statement.json", "map.png", "trace.csv", "report.html",
+        "verdict.json",
         *(f"{name}.svg" for name in ("map", "budget", "accountants", "delta", "convergence")),
     }  # fmt: skip
     records = BASE.federated().pooled()[0]

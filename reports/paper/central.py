@@ -98,10 +98,10 @@ def page(rows: list[list[str]]) -> str:
     lines = [
         "# Table 5: which settings give the paper's central numbers",
         "",
-        "Made by `python reports/paper/central.py`. The paper prints no kernel width and no preparation of the records;",
-        "its central numbers depend on nothing else. Every preparation was tried with every width (all in central.csv),",
-        f"{SEEDS} seeds of k-means. Listed: what comes within {CLOSE:g} of the paper's standard deviations, or within .01,",
-        "of both numbers.",
+        "Made by `python reports/paper/central.py`. The paper prints no kernel width and no preparation of the",
+        "records; its central numbers depend on nothing else. Every preparation was tried with every width (all",
+        f"in central.csv), {SEEDS} seeds of k-means. Listed: what comes within {CLOSE:g} of the paper's standard",
+        "deviations, or within .01, of both numbers.",
         "",
     ]
     for group in CLUSTER_DATA:

@@ -88,12 +88,13 @@ def without_colluders(events: Sequence[Event]) -> list[Event] | None:
     """Return the events as a server faces them that no site works with, where noise was planned for some; else None.
 
     t sites at least are in a sum, and the noise of t − c of them is what ε counts. The noise of all t is larger by
-    √(t/(t − c)): g²(ts² − 4/r²) is at least t/(t − c) times g²((t − c)s² − 4/r²).
+    √(t/(t − c)): g²(ts² − 4/r²) is at least t/(t − c) times g²((t − c)s² − 4/r²). What a site adds of its own is not
+    shared, and stays as it is.
     """
     if not any(isinstance(event, GaussianRelease) and event.colluders for event in events):
         return None
     return [
-        _with_noise(event, math.sqrt(each.threshold / each.shares))
+        _with_common_noise(event, each.threshold / each.shares)
         if isinstance(event, GaussianRelease) and (each := event.sharing) is not None
         else event
         for event in events
@@ -122,7 +123,13 @@ def _of_others(event: GaussianRelease, among: int) -> GaussianRelease:
     return _with_noise(event, math.sqrt(max(left, 0.0)) / event.sigma or 1e-9)
 
 
+def _with_common_noise(event: GaussianRelease, factor: float) -> GaussianRelease:
+    """Return an event whose common noise has `factor` times its variance."""
+    own = 0.0 if event.own is None else min(event.own / event.sigma, 1.0)
+    return _with_noise(event, math.sqrt(factor * (1 - own**2) + own**2))
+
+
 def _with_noise(event: GaussianRelease, factor: float) -> GaussianRelease:
     sigma = event.sigma * factor
     # The grid says only that integers were drawn; it must not be too coarse for the smaller noise.
-    return replace(event, sigma=sigma, grid=None if event.grid is None else min(event.grid, sigma / 32))
+    return replace(event, sigma=sigma, own=None, grid=None if event.grid is None else min(event.grid, sigma / 32))

@@ -27,6 +27,8 @@ class Rate:
     found, low, high : float
         Estimate and its interval at confidence 95 %.
     allowed : float
+    at : float, optional
+        Rate of false positives that was counted, where it is a rate of true ones.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Rate:
     low: float
     high: float
     allowed: float
+    at: float | None = None
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ class Statement:
         ε end to end by site, where there are no more than `NAMED`; empty if the unit is a client, whose name tells
         that it took part.
     head : (int, str), optional
-        Entries of the ledger, and the hash of its chain.
+        Entries of the ledger, and the hash of its chain; None of a simulation, and of a ledger in memory.
     """
 
     delta: float
@@ -269,6 +269,7 @@ def state(
     first = events[0] if events else None
     by_row = first is not None and first.unit == "record"
     rows = None if ledger.budget is None else ledger.budget.rows_per_person
+    seeded = simulation or any(event.noise == SEEDED for event in events)
     return Statement(
         delta=delta,
         budget=None if ledger.budget is None else ledger.budget.to_dict(),
@@ -287,10 +288,11 @@ def state(
         at_two_sites=at_two_sites(events, delta),
         of_two_rows=of_rows(events, delta, 2) if by_row else None,
         of_rows=of_rows(events, delta, rows) if by_row and rows is not None else None,
-        simulation=simulation or any(event.noise == SEEDED for event in events),
+        simulation=seeded,
         one_machine=one_machine,
         site_epsilons=_by_site(ledger, delta) if first is not None and first.unit != "client" else {},
-        head=ledger.head,
+        # It covers the time of each entry: a simulation can be repeated, and has nothing to sign.
+        head=None if ledger.in_memory or seeded else ledger.head,
     )
 
 

@@ -285,9 +285,9 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             link.close()
         self._keep(fed, published.feddl)
         self._between_machines = self._real is not None
-        # Of ledgers in memory there is nothing to sign; a name tells who took part where that is the unit.
+        # A simulation has nothing to sign; and a name tells who took part where that is the unit.
         budget = self.settings_.budget
-        named = budget is None or budget.unit != "client"
+        named = program.settings.noise == "discrete" and (budget is None or budget.unit != "client")
         self._heads = {each.site: [each.sequence, each.head] for each in published.receipts if named and each.sequence}
         if self._real is not None:
             self._receipts = tuple(sorted(receipt.site for receipt in published.receipts))

@@ -6,10 +6,12 @@ import json
 import math
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 
 import jsonschema
 import pytest
 
+from accounting import Ledger
 from accounting.audit_summary import Audited, Rate
 from accounting.risk_lines import risk_of
 from accounting.statement import VERSION, AllRuns, state
@@ -52,7 +54,7 @@ def test_with_an_audit_other_runs_and_shared_noise() -> None:
         (("epsilon_end_to_end",), "∞"),
         (("risk", 0, "advantage"), 1.5),
         (("releases", 0, "sigma"), 3.0),
-        (("ledger", "head"), "abc"),
+        (("ledger",), {"entries": 1, "head": "abc"}),
         (("unexpected",), 1),
     ],
 )
@@ -108,8 +110,9 @@ def test_sampled_releases_have_a_risk_and_none_for_groups() -> None:
     assert 0 < only.risk.advantage < 0.2
 
 
-def test_who_signs_and_what_they_sign_is_on_the_first_page() -> None:
-    ledger = ledger_of(gaussian("a"), gaussian("b"))
+def test_who_signs_and_what_they_sign_is_on_the_first_page(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.record(gaussian("a", noise="system"), gaussian("b", noise="system"))
     assert ledger.head is not None
     heads = {"a": [3, "ab" * 32], "b": [4, "cd" * 32]}
     facts = {"heads": heads, "columns": ["age", "crp"], "started": "2026-01-02", "data": "files", "landmarks": 3}
@@ -123,6 +126,16 @@ def test_who_signs_and_what_they_sign_is_on_the_first_page() -> None:
         assert said in page
         assert said not in annex
     assert "- landmarks: 3" in annex
+    VALIDATOR.validate(json.loads(state(ledger).to_json()))
+    ledger.close()
+
+
+def test_a_simulation_has_nothing_to_sign(tmp_path: Path) -> None:
+    """The chain has the time of each entry, and the same simulation gives the same statement."""
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        ledger.record(gaussian("a"))
+        assert state(ledger).head is None
+        assert "there is no ledger to sign for" in str(state(ledger))
 
 
 def test_sites_with_budgets_of_their_own_are_listed() -> None:

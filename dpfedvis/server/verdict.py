@@ -331,8 +331,9 @@ def _said(
         said = f"{seen} {_stand(len(directions or ()))} above the noise; this mechanism counts no records, so that "
         return f"Signal: {WORDS[signal]}. {said}it is not known where on the map they are."
     clear = int(found.clear.sum())
-    parts.append(f"{clear} of {_counted(len(found.clear), 'region').lower()}")
-    head = f"Signal: {WORDS[signal]}. {' and '.join(parts)} stand above the noise"
+    parts.append(f"{clear} of {_counted(len(found.clear), 'region')}" if clear else "no region")
+    seen = " and ".join(parts)
+    head = f"Signal: {WORDS[signal]}. {seen[:1].upper()}{seen[1:]} stand above the noise"
     low, middle, high = (f"{100 * each:.0f}" for each in share)
     if signal == "no":
         return f"{head}: what this map shows is noise, whatever it looks like."

@@ -160,7 +160,9 @@ def test_the_page_can_be_made_again_from_the_folder(
     assert not list(copy.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("name", ["trace.csv", "statement.json", "embedding.csv", "simulation/scores.json"])
+@pytest.mark.parametrize(
+    "name", ["trace.csv", "statement.json", "embedding.csv", "verdict.json", "simulation/scores.json"]
+)
 def test_a_damaged_folder_is_named(
     name: str, private: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

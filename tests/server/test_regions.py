@@ -61,7 +61,7 @@ def test_noise_alone_has_a_clear_region_in_at_most_one_map_in_twenty() -> None:
 def test_pooled_counts_are_of_the_settled_rounds_with_their_noise() -> None:
     rng = np.random.default_rng(1)
     counts = np.concatenate([np.full((6, 5), 99.0), 0.2 + 0.1 * rng.normal(size=(6, 5))])
-    tally = Tally(np.zeros((12, 5, 2)), counts, np.full(12, 0.1))
+    tally = Tally(counts, np.full(12, 0.1))
     mean, noise = pooled(tally)
     assert mean == pytest.approx(counts[6:].mean(axis=0))
     assert noise == pytest.approx(0.1 / np.sqrt(6))
@@ -74,7 +74,7 @@ def test_the_interval_has_the_share_though_the_landmarks_were_chosen_by_the_same
     rng, inside = np.random.default_rng(2), 0
     for _ in range(200):
         counts = 1 / 20 + 0.05 * rng.normal(size=(12, 20))
-        tally = Tally(np.zeros((12, 20, 2)), counts, np.full(12, 0.05))
+        tally = Tally(counts, np.full(12, 0.05))
         chosen = pooled(tally)[0] > 1 / 20
         low, share, high = share_of(tally, chosen)
         assert 0 <= low <= share <= high <= 1

@@ -41,6 +41,7 @@ from dpfedvis.cli.common import (
 )
 from dpfedvis.cli.settings_flags import LateParser
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.numerics.plain_text import visible
 
 _COMMANDS = (
     *(run, statement, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo),
@@ -58,7 +59,7 @@ examples:
 
 class _Parser(LateParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {visible(message)} (see {self.prog} --help)\n")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -102,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code: int = arguments.run(arguments)
         sys.stdout.flush()
     except (AccountingError, DpfedvisError) as error:
-        print(f"dpfedvis: {error}", file=sys.stderr)
+        print(f"dpfedvis: {visible(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # The reader, such as `head`, has gone; the interpreter would complain once more when it flushes.

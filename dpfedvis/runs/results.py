@@ -21,15 +21,16 @@ from numpy.typing import NDArray
 from dpfedvis.data import Dataset, FederatedData
 from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.estimators.clusters import FedSpectralClustering
-from dpfedvis.evaluation.scores import scores_of
+from dpfedvis.evaluation.scores import by_chance, evaluated_of, score
 from dpfedvis.numerics.files import write_arrays, write_text
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.plain_text import in_spreadsheet
 from dpfedvis.protocol.density import Density
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_writer import EMBEDDING
 
-SIMULATION, SCORES, PLACES = "simulation", "scores.json", "places.npz"
+SIMULATION, SCORES, PLACES, YARDSTICKS = "simulation", "scores.json", "places.npz", "yardsticks.json"
 TABLE, TRACE, DENSITY = "embedding.csv", "trace.csv", "density.npz"
 TRACE_COLUMNS = ["round", "step", "change"]
 
@@ -104,11 +105,13 @@ def write_simulation(
     folder.mkdir(exist_ok=True)
     problems: list[str] = []
     try:
-        scores = scores_of(estimator, fed, seed=seed)
+        evaluated = evaluated_of(estimator, fed, seed=seed)
+        scores, chance = score(evaluated), by_chance(evaluated)
         text = json.dumps(scores, indent=2, allow_nan=False)
+        yardsticks = json.dumps({"chance": chance}, indent=2, allow_nan=False)
     except Exception as error:  # whatever it is, it comes after all releases
         problems.append(f"there are no scores, since they could not be computed ({type(error).__name__}: {error})")
-        text = "{}"
+        text = yardsticks = "{}"
     arrays = {
         "places": places_of(estimator),
         "clients": np.repeat([client.name for client in fed.clients], fed.records),
@@ -118,6 +121,7 @@ def write_simulation(
         arrays |= {"labels": labels[fed.index.rows], "class_names": np.array(names, dtype=np.str_)}
     write_arrays(folder / PLACES, arrays)
     write_text(folder / SCORES, text + "\n")
+    write_text(folder / YARDSTICKS, yardsticks + "\n")
     return problems
 
 
@@ -153,7 +157,7 @@ def _rows(fed: FederatedData, values: NDArray[Any]) -> Iterator[list[Any]]:
     """One line a record, by client and number at that client; labels stay with the clients."""
     for client, part in zip(fed.clients, fed.index.slices, strict=True):
         for number, row in enumerate(values[part].tolist()):
-            yield [client.name, number, *row]
+            yield [in_spreadsheet(client.name), number, *row]
 
 
 def _write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> None:

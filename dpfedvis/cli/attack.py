@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfedvis.cli.common import add_command, print_json
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.numerics.progress import hidden
 
 if TYPE_CHECKING:
     from attacks.shared.registry import Result, Truth
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     report: dict[str, Any] = {}
     results: dict[str, Result] = {}
     for name in KINDS if arguments.kind == "all" else (arguments.kind,):
-        if sys.stderr.isatty():
+        if not hidden():
             print(f"{name} …", file=sys.stderr)
         try:
             results[name] = kind(name)(recording, truth, streams.generator("attack", name))

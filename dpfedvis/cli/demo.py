@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpfedvis.cli.common import add_command, print_result
+from dpfedvis.numerics import progress
 
 if TYPE_CHECKING:
     from dpfedvis.experiments.demo import Attacked, Story
@@ -86,15 +86,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
     """Make all runs in `folder`, attack them, and return what the page shows."""
-    from tqdm import tqdm
-
     from dpfedvis.experiments.demo import PRIVATE, Story, central, hospital_run, show_beside, without_data
     from dpfedvis.reporting.run_facts import RunFacts
     from dpfedvis.reporting.run_report import show
     from dpfedvis.runs.execute import execute
 
     common = next(iter(configs.values()))
-    with tqdm(total=3 + len(configs) + len(ATTACKED), unit="part", disable=not sys.stderr.isatty()) as bar:
+    with progress.bar(3 + len(configs) + len(ATTACKED), "part") as bar:
 
         def step(name: str, make: Callable[..., Made], *given: Any) -> Made:
             bar.set_description(name)

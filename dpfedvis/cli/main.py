@@ -43,6 +43,7 @@ from dpfedvis.cli.common import (
 from dpfedvis.cli.settings_flags import LateParser
 from dpfedvis.errors import DpfedvisError, NothingToShow
 from dpfedvis.numerics.plain_text import visible
+from dpfedvis.numerics.progress import quiet
 
 _COMMANDS = (
     *(run, plan, statement, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo),
@@ -100,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         refuse_foreign_bytes(sys.argv[1:] if argv is None else argv)
         arguments = parser().parse_args(argv)
         refuse_bad_outputs(arguments)
-        with shown_site_log():
+        with shown_site_log(), quiet(getattr(arguments, "quiet", False)):
             code: int = arguments.run(arguments)
         sys.stdout.flush()
     except (AccountingError, DpfedvisError) as error:

@@ -15,7 +15,7 @@ from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.errors import NoSignalWarning
 from dpfedvis.protocol import wire
 from dpfedvis.server.subspace import edge_of
-from dpfedvis.server.verdict import Verdict, judged, threshold, unjudged, verdict_of_rows
+from dpfedvis.server.verdict import Verdict, _without_centre, judged, threshold, unjudged, verdict_of_rows
 
 BRIEF = {"tsne": {"early_exaggeration_iter": 20, "n_iter": 40}, "n_jobs": 1}
 FAST = {"placement": "weights", "anchors": 60}
@@ -150,6 +150,18 @@ def test_the_verdict_from_its_numbers(
     directions: int | None, clear: float, supported: float, count: int, signal: str
 ) -> None:
     assert judged(directions, clear, supported, count) == signal
+
+
+def test_the_direction_that_the_noise_of_the_centre_makes_is_left_out() -> None:
+    """All records alike: what is seen of them is how far the released centre is off."""
+    shares = np.array([0.35, 0.1, 0.09])
+    assert _without_centre(shares, 0.3).tolist() == [0.1, 0.09]
+    assert _without_centre(shares, 0.05).tolist() == shares.tolist()
+    assert _without_centre(np.empty(0), 0.05).tolist() == []
+    alike = FederatedData.split(np.full((900, 40), 0.5, dtype=np.float32), clients=3, partition="iid", seed=0)
+    for seed in range(3):
+        map_ = FedTSNE(epsilon=6.0, random_state=seed, feddl={"bounds": (0.0, 1.0)}, private_map=FAST, **BRIEF)
+        assert len(map_.watch(warns=False).fit(alike).verdict_.directions or ()) == 0
 
 
 def test_rows_are_judged_by_their_noise() -> None:

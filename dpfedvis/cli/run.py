@@ -60,7 +60,19 @@ released yet, and records as input perturbation left them. Do not publish it; it
 """
 
 
-_NO_SETTINGS = ("out", "views", "config", "json", "run", "resume", "anyway", "ledger", "lifetime_epsilon", "columns")
+_NO_SETTINGS = (
+    "out",
+    "views",
+    "config",
+    "json",
+    "run",
+    "resume",
+    "replace",
+    "anyway",
+    "ledger",
+    "lifetime_epsilon",
+    "columns",
+)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -78,6 +90,8 @@ def add_parser(subparsers: Any) -> None:
                         "only settings that draw may change")  # fmt: skip
     parser.add_argument("--anyway", action="store_true", default=False, help="go on where no data of this size can be "
                         "seen (else the run stops before it spends, with exit code 3; see dpfedvis plan)")  # fmt: skip
+    parser.add_argument("--replace", action="store_true", default=False, help="set a run that is in --out aside, and "
+                        "its views: to FOLDER.before; what it released stays in the ledger of its records")  # fmt: skip
     parser.add_argument("--config", metavar="FILE.toml", help="settings by name; flags win over them")
     parser.add_argument("--views", metavar="FOLDER", help="write each client's private view there (CSV with ids, PNG, "
                         "HTML); not in the run's folder, for views show records")  # fmt: skip
@@ -121,6 +135,7 @@ def _run(arguments: argparse.Namespace) -> int:
             lifetime_epsilon=getattr(arguments, "lifetime_epsilon", None),
             tell=_tell,
             foresee=None if arguments.anyway else _foresee,
+            replace_old=arguments.replace,
         )
     finally:
         bar.close()

@@ -181,7 +181,7 @@ class EstimatorSettings(BaseModel):
         " its sweeps",
     )
     features: Any = told(
-        None, _features, "public features of each record: hog, hog:28x28, or a file of vectors joined by id", "data"
+        None, _features, "public features of each record: hog, hog:28x28, l2, or a file of vectors joined by id", "data"
     )
     compare_features: Any = told(
         None, _features, "the same, by which a client compares its own records at home", "data", draws=True

@@ -43,6 +43,7 @@ from dpfedvis.runs.folder import (
     make,
     refuse_taken,
     refuse_views,
+    set_aside,
     spent,
     sweep,
 )
@@ -129,6 +130,7 @@ def execute(
     lifetime_epsilon: float | None = None,
     tell: Callable[[Sequence[str]], None] | None = None,
     foresee: Callable[[Forecast], None] | None = None,
+    replace_old: bool = False,
 ) -> Run:
     """Carry out a run, and write its ledger, statement and results to a folder.
 
@@ -165,6 +167,8 @@ def execute(
     foresee : callable, optional
         Called with the forecast of a new run with a private map, before anything is released; it may raise. Not for
         real sites: how many records they have is known to them and their server.
+    replace_old : bool
+        Set a run in `folder`, and its views, aside to NAME.before, once this one is known to begin.
 
     Notes
     -----
@@ -182,13 +186,17 @@ def execute(
             if tell is not None:
                 tell(order.dataset.notes)
             return _carry_out(order, resume_folder, callbacks, progress, show)
-    order = _started(config, resume_folder, views, account)
+    order = _started(config, resume_folder, views, account, replace_old)
     if foresee is not None and order.config.release == "none" and order.fed.origin != "federation":
         foresee(_foreseen(order))
     if tell is not None:
         tell(order.dataset.notes)
     with resume_folder.held():
         resume_folder.forget()
+        if replace_old:
+            for old in (folder, views):
+                if old is not None:
+                    set_aside(old)
         return _carry_out(order, resume_folder, callbacks, progress, show)
 
 
@@ -209,11 +217,13 @@ class _Order:
     warnings: tuple[str, ...] = ()
 
 
-def _started(config: RunConfig, resume_folder: ResumeFolder, views: Path | None, account: Account) -> _Order:
+def _started(
+    config: RunConfig, resume_folder: ResumeFolder, views: Path | None, account: Account, replace_old: bool
+) -> _Order:
     resume_folder.refuse_taken()
-    refuse_taken(resume_folder.run)
+    refuse_taken(resume_folder.run, replace_old)
     if views is not None:
-        refuse_views(views, resume_folder.run)
+        refuse_views(views, resume_folder.run, replace_old)
     return _ordered(config, views, account, secrets.randbits(64))
 
 
@@ -320,6 +330,11 @@ def _fit(
             estimator.verdict_ = drawn_again(estimator, progress)
         problems = write_results(folder, estimator, order.fed, order.dataset, config)
         statement = estimator.statement_
+        # What its folder tells anyway: name of the data; and when it began, but for a simulation, which is repeatable.
+        origin = {"data": order.facts["data"]["name"]}
+        if config.noise == "discrete":
+            origin["started"] = order.facts["started"]
+        statement = replace(statement, facts={**statement.facts, **origin})
         if own is not None:
             statement = replace(statement, all_runs=own.all_runs(statement.delta))
         write_statement(folder, statement)

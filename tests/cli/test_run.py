@@ -26,8 +26,8 @@ SMALL = ["--data", "digits", "--records", "100", "--clients", "3", "--landmarks"
 SMALL += ["--perplexity", "5", "--jobs", "1"]
 FILES = {
     "config.toml", "embedding.csv", "embedding.npz", "figures", "landmarks.npz", "ledger.sqlite", "map.png",
-    "provenance.json", "public.json", "report.html", "simulation", "statement.json", "statement.md", "trace.csv",
-    "uploads", "verdict.json",
+    "provenance.json", "public.json", "report.html", "simulation", "statement.html", "statement.json", "statement.md",
+    "trace.csv", "uploads", "verdict.json",
 }  # fmt: skip
 
 

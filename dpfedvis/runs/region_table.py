@@ -28,7 +28,7 @@ MOST_FEATURES = 128  # of records without a schema; more are no table to be read
 
 
 def write_regions(folder: Path, estimator: FederatedEstimator) -> None:
-    """Write the table, if the map has regions."""
+    """Write the table, if the map has regions: of those where records were seen."""
     facts = region_facts(estimator)
     if facts:
         names = list(facts[0]["values"])
@@ -38,6 +38,7 @@ def write_regions(folder: Path, estimator: FederatedEstimator) -> None:
                 *(cell for name in names for cell in (each["values"][name]["mean"], each["values"][name]["noise"])),
             ]
             for each in facts
+            if each["clear"] != "no"
         ]
         columns = [*HEAD, *(column for name in names for column in (name, f"{name}: noise"))]
         write_table(folder / REGIONS, columns, rows)
@@ -90,7 +91,8 @@ def _values(schema: Schema, mean: Array, noise: Array) -> Iterator[tuple[str, di
         start += column.width
         if column.kind == "category":
             for name, value, own in zip(column.values, part.tolist(), spread.tolist(), strict=True):
-                share = {"mean": _rounded(value / column.largest), "noise": _rounded(own / column.largest)}
+                middle = min(max(value / column.largest, 0.0), 1.0)
+                share = {"mean": _rounded(middle), "noise": _rounded(own / column.largest)}
                 yield f"{column.name} = {name}: share", share
         else:
             unit = f" [{column.unit}]" if column.unit else ""

@@ -33,7 +33,8 @@ _R = TypeVar("_R", SecondMoments, Moments)
 Signal = Literal["yes", "partly", "no"]
 SIGNALS: tuple[Signal, ...] = ("yes", "partly", "no")
 DIRECTIONS = 2  # a map has two
-MOSTLY = 0.8  # of the landmarks that are drawn, in clear regions, make a map that is signal
+FRAME = 0.6  # of the variance of the map's frame is in directions that are seen, of a map that is signal
+MOSTLY = 0.6  # of the landmarks that are drawn are then in clear regions
 SOME = 0.4  # of all landmarks in clear regions make one that is signal in part where no direction is seen; and at least
 SOME_REGIONS = 6
 OFFSET = 1.5  # times its expectation, the squared length of the centre's noise hardly ever reaches
@@ -100,6 +101,8 @@ class Verdict:
         Standard deviation of the noise in each feature of the records' mean, at most.
     spread : float, optional
         Variance of the records, summed over all features, as it was released.
+    frame : float
+        Share of the variance of the map's frame that is along the directions that stand above the noise.
     comes_back : float, optional
         How much of the map comes back when it is made again of records drawn from it, from 0 to 1; see
         `dpfedvis.evaluation.bootstrap`.
@@ -117,6 +120,7 @@ class Verdict:
     anchors: tuple[int, ...] = ()
     centre_noise: float = 0.0
     spread: float | None = None
+    frame: float = 0.0
     comes_back: float | None = None
 
     def __post_init__(self) -> None:
@@ -183,7 +187,9 @@ def verdict_of(learned: Learned) -> Verdict:
     found = regions(result.landmarks, *pooled(result.tally))
     number = None if directions is None else len(directions)
     clear, supported = float(found.clear_landmarks.mean()), float(found.supported.mean())
-    signal = judged(number, clear, supported, int(found.clear.sum()))
+    spread = _spread(learned.session)
+    frame = sum(directions or ()) * (spread or 0.0) / float(learned.subspace.variances.sum())
+    signal = judged(number, frame, clear, supported, int(found.clear.sum()))
     low, share, high = share_of(result.tally, found.clear_landmarks)
     # Where all is noise, nothing of it is better than the rest.
     if signal != "no" and found.supported.sum() >= LEAST_DRAWN:
@@ -199,7 +205,8 @@ def verdict_of(learned: Learned) -> Verdict:
         regions=_facts(found, result),
         drawn=tuple(drawn.tolist()),
         centre_noise=_centre_noise(learned.session),
-        spread=_spread(learned.session),
+        spread=spread,
+        frame=frame,
     )
 
 
@@ -241,13 +248,15 @@ def threshold(features: int) -> float:
     return max(CLEAR, 1 + math.pow(features, -2 / 3))
 
 
-def judged(directions: int | None, clear: float, supported: float, count: int) -> Signal:
+def judged(directions: int | None, frame: float, clear: float, supported: float, count: int) -> Signal:
     """Return the verdict of a map with regions.
 
     Parameters
     ----------
     directions : int, optional
         How many stand above the noise; None if none were asked for.
+    frame : float
+        Share of the variance of the map's frame that is along these directions.
     clear : float
         Share of the landmarks in clear regions.
     supported : float
@@ -255,7 +264,8 @@ def judged(directions: int | None, clear: float, supported: float, count: int) -
     count : int
         Number of clear regions.
     """
-    if (directions is None or directions >= DIRECTIONS) and clear >= max(SOME, MOSTLY * supported):
+    seen = directions is None or (directions >= DIRECTIONS and frame >= FRAME)
+    if seen and clear > 0 and clear >= MOSTLY * supported:
         return "yes"
     if not directions and (clear < SOME or count < SOME_REGIONS):
         return "no"

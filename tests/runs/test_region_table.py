@@ -82,7 +82,9 @@ def test_a_region_is_described_in_the_units_of_its_columns(map_of_patients: FedT
         head, *rows = list(csv.reader(file))
     assert head[: len(HEAD)] == HEAD
     assert "sex = f: share" in head
-    assert len(rows) == len(facts)
+    assert [row[1] for row in rows] == [each["clear"] for each in facts if each["clear"] != "no"]
+    shares = [float(row[head.index("sex = f: share")]) for row in rows]
+    assert all(0 <= share <= 1 for share in shares)
     json.dumps(facts, allow_nan=False)
 
 

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from accounting import Budget, InvalidParameter
 from dpfedvis import FederatedData, FedSpectralClustering, FedTSNE
-from dpfedvis.server.forecast import Forecast
+from dpfedvis.server.forecast import Forecast, _outlook
+from dpfedvis.server.regions import pooled, quantile
+from dpfedvis.server.verdict import threshold
 
 FAST = {"private_map": {"placement": "weights", "anchors": 40}, "tsne": {"n_iter": 20}, "n_jobs": 1}
 
@@ -32,6 +34,11 @@ def test_noise_of_every_stage_is_what_the_run_then_has(trust: str) -> None:
     assert set(stages) == {event.what for event in estimator.ledger_.events()}
     assert stages["cluster sums"].noise == pytest.approx(result.tally.noise[-1], rel=1e-6)
     assert found.landmarks == len(result.landmarks)
+    assert found.count_noise == pytest.approx(pooled(result.tally)[1], rel=1e-6)
+    assert found.least_share == pytest.approx(quantile(found.landmarks) * found.count_noise)
+    # A direction of the least variance is seen, noise and all, right at the threshold of the verdict.
+    edge, least = estimator.verdict_.edge, found.least_direction
+    assert least + edge**2 / (4 * least) == pytest.approx(threshold(6) * edge, rel=1e-6)
     plan = result.plan
     for what, stage in stages.items():
         assert stage.noise_multiplier == pytest.approx(plan.multipliers[what].sigma)
@@ -108,3 +115,22 @@ def test_what_is_missing_is_named() -> None:
         FedTSNE().plan(records=100, features=3)
     with pytest.raises(InvalidParameter, match="sites"):
         FedTSNE(epsilon=1.0).plan(records=[30, 30], sites=3, features=3)
+
+
+@pytest.mark.parametrize(
+    ("least", "clear", "landmarks", "outlook"),
+    [
+        (1.2, 1.2, 20, "no"),
+        (1.2, 0.5, 20, "unlikely"),  # one landmark with all records would be seen
+        (0.9, 1.2, 20, "unlikely"),  # one direction with all variance would be
+        (0.3, 0.05, 20, "partly"),
+        (0.3, 0.2, 20, "unlikely"),
+        (0.1, 0.03, 20, "yes"),
+        (0.1, 0.06, 20, "partly"),
+        (1.2, None, 20, "no"),
+        (0.5, None, 20, "unlikely"),
+        (0.05, None, 20, "partly"),
+    ],
+)
+def test_the_outlook_from_its_numbers(least: float, clear: float | None, landmarks: int, outlook: str) -> None:
+    assert _outlook(least, clear, landmarks) == outlook

@@ -15,7 +15,7 @@ from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.errors import NoSignalWarning
 from dpfedvis.protocol import wire
 from dpfedvis.server.subspace import edge_of
-from dpfedvis.server.verdict import Verdict, judged, threshold, unjudged, verdict_of_rows
+from dpfedvis.server.verdict import Verdict, _without_centre, judged, threshold, unjudged, verdict_of_rows
 
 BRIEF = {"tsne": {"early_exaggeration_iter": 20, "n_iter": 40}, "n_jobs": 1}
 FAST = {"placement": "weights", "anchors": 60}
@@ -43,7 +43,11 @@ def test_clear_blobs_are_signal_and_hold_all_records(good: FedTSNE) -> None:
     verdict = good.verdict_
     assert verdict.signal == "yes"
     assert len(verdict.directions or ()) >= 2
-    assert (verdict.share_low or 0) <= 1 <= (verdict.share_high or 0) + 1e-9
+    places = good.published_map_.subspace.coordinates(blobs().pooled()[0])
+    nearest = ((places[:, None] - good.feddl_.landmarks[None]) ** 2).sum(axis=2).argmin(axis=1)
+    held = np.asarray(verdict.clear)[nearest].mean()
+    assert held > 0.9
+    assert (verdict.share_low or 0) <= held <= (verdict.share_high or 0)
     assert verdict.sentence.startswith("Signal: yes. ")
     assert [sum(each) for each in (verdict.clear, verdict.drawn)] == [
         sum(len(each.landmarks) for each in verdict.regions if each.clear),
@@ -132,24 +136,37 @@ def test_noise_alone_seldom_gets_above_the_threshold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("directions", "clear", "supported", "count", "signal"),
+    ("directions", "frame", "clear", "supported", "count", "signal"),
     [
-        (2, 0.9, 1.0, 15, "yes"),
-        (None, 0.9, 1.0, 15, "yes"),
-        (2, 0.75, 0.85, 500, "yes"),
-        (2, 0.3, 0.3, 15, "partly"),
-        (1, 0.9, 1.0, 15, "partly"),
-        (1, 0.0, 0.0, 0, "partly"),
-        (0, 0.5, 0.6, 7, "partly"),
-        (0, 0.5, 0.6, 5, "no"),
-        (0, 0.3, 0.6, 7, "no"),
-        (None, 0.0, 0.0, 0, "no"),
+        (2, 0.9, 0.9, 1.0, 15, "yes"),
+        (None, 0.0, 0.9, 1.0, 15, "yes"),
+        (2, 0.7, 0.35, 0.5, 500, "yes"),
+        (2, 0.5, 0.9, 1.0, 15, "partly"),  # most of the frame is nearly random
+        (2, 0.9, 0.3, 0.8, 15, "partly"),
+        (1, 0.9, 0.9, 1.0, 15, "partly"),
+        (1, 0.1, 0.0, 0.0, 0, "partly"),
+        (0, 0.0, 0.5, 0.6, 7, "partly"),
+        (0, 0.0, 0.5, 0.6, 5, "no"),
+        (0, 0.0, 0.3, 0.6, 7, "no"),
+        (None, 0.0, 0.0, 0.0, 0, "no"),
     ],
 )
 def test_the_verdict_from_its_numbers(
-    directions: int | None, clear: float, supported: float, count: int, signal: str
+    directions: int | None, frame: float, clear: float, supported: float, count: int, signal: str
 ) -> None:
-    assert judged(directions, clear, supported, count) == signal
+    assert judged(directions, frame, clear, supported, count) == signal
+
+
+def test_the_direction_that_the_noise_of_the_centre_makes_is_left_out() -> None:
+    """All records alike: what is seen of them is how far the released centre is off."""
+    shares = np.array([0.35, 0.1, 0.09])
+    assert _without_centre(shares, 0.3).tolist() == [0.1, 0.09]
+    assert _without_centre(shares, 0.05).tolist() == shares.tolist()
+    assert _without_centre(np.empty(0), 0.05).tolist() == []
+    alike = FederatedData.split(np.full((900, 40), 0.5, dtype=np.float32), clients=3, partition="iid", seed=0)
+    for seed in range(3):
+        map_ = FedTSNE(epsilon=6.0, random_state=seed, feddl={"bounds": (0.0, 1.0)}, private_map=FAST, **BRIEF)
+        assert len(map_.watch(warns=False).fit(alike).verdict_.directions or ()) == 0
 
 
 def test_rows_are_judged_by_their_noise() -> None:

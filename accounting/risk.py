@@ -19,7 +19,7 @@ of their privacy loss distribution, the larger of both directions.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -259,7 +259,7 @@ class Risk:
     mu: float | None
     advantage: float
     true_positives: tuple[tuple[float, float], ...]
-    curve: tuple[tuple[float, float], ...]
+    curve: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def of(cls, compositions: Iterable[Composition]) -> Risk:
@@ -284,15 +284,21 @@ class Risk:
         """How many of 100 guesses are right at most, with even odds."""
         return 50 * (1 + self.advantage)
 
-    def to_dict(self, *, curve: bool = False) -> dict[str, Any]:
-        """Return the numbers, ready for JSON; infinity becomes the string "inf"."""
-        found: dict[str, Any] = {
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers but for the curve, ready for JSON; infinity becomes the string "inf"."""
+        return {
             "mu": "inf" if self.mu == math.inf else self.mu,
             "right_guesses_of_100": self.right_guesses,
             "advantage": self.advantage,
             "true_positive_rates": [list(each) for each in self.true_positives],
         }
-        return {**found, "trade_off": [list(each) for each in self.curve]} if curve else found
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Risk:
+        """Inverse of `to_dict`, without a curve."""
+        mu = None if values["mu"] is None else float(values["mu"])
+        rates = tuple((float(fpr), float(tpr)) for fpr, tpr in values["true_positive_rates"])
+        return cls(mu, float(values["advantage"]), rates)
 
 
 def _mu(mu: float) -> float:

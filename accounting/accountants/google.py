@@ -56,6 +56,20 @@ def _gaussian_event(noise_multiplier: float, sampling_rate: float) -> Any:
     return event if sampling_rate == 1 else dp_accounting.PoissonSampledDpEvent(sampling_rate, event)
 
 
+def dp_event(composition: Composition) -> Any:
+    """Return one client's releases as one composed event of dp-accounting."""
+    import dp_accounting
+
+    events = [
+        *((_gaussian_event(noise, 1.0), count) for noise, count in sorted(composition.gaussian.items())),
+        *((_gaussian_event(noise, rate), count) for (noise, rate), count in sorted(composition.sampled.items())),
+        *[(dp_accounting.NonPrivateDpEvent(), composition.unprotected)][: composition.unprotected],
+    ]
+    if not events:
+        return dp_accounting.NoOpDpEvent()
+    return dp_accounting.ComposedDpEvent([dp_accounting.SelfComposedDpEvent(event, count) for event, count in events])
+
+
 def _pld_accountant(total_mu: float) -> Any:
     """Return a PLD accountant whose grid fits releases of this total μ (sampling left aside)."""
     from dp_accounting.pld import PLDAccountant

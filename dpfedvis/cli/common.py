@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.numerics.plain_text import visible
 
 _OUTPUTS = ("out", "owner_out", "store", "views")
 _LONGEST = 200  # bytes of a name; file systems allow 255, and files beside it take the name and a suffix
@@ -49,7 +50,7 @@ class _SiteLog(logging.Handler):
         """Print a line, with the error that it is of and without a traceback."""
         error = record.exc_info[1] if record.exc_info else None
         why = "" if error is None else f" ({error or type(error).__name__})"
-        print("dpfedvis:", " ".join(f"{record.getMessage()}{why}".split()), file=sys.stderr)
+        print("dpfedvis:", visible(" ".join(f"{record.getMessage()}{why}".split())), file=sys.stderr)
 
 
 @contextmanager
@@ -150,7 +151,7 @@ def print_result(arguments: argparse.Namespace, value: Any, text: str) -> None:
     if arguments.json:
         print_json(value)
     else:
-        print(text, flush=True)
+        print(visible(text), flush=True)
 
 
 def progress_bar(title: str, unit: str) -> Callable[[int, int], None]:

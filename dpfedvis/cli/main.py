@@ -42,6 +42,7 @@ from dpfedvis.cli.common import (
 )
 from dpfedvis.cli.settings_flags import LateParser
 from dpfedvis.errors import DpfedvisError, NothingToShow
+from dpfedvis.numerics.plain_text import visible
 
 _COMMANDS = (
     *(run, plan, statement, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo),
@@ -59,7 +60,7 @@ examples:
 
 class _Parser(LateParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {visible(message)} (see {self.prog} --help)\n")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -103,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code: int = arguments.run(arguments)
         sys.stdout.flush()
     except (AccountingError, DpfedvisError) as error:
-        print(f"dpfedvis: {error}", file=sys.stderr)
+        print(f"dpfedvis: {visible(str(error))}", file=sys.stderr)
         return 3 if isinstance(error, NothingToShow) else 2
     except BrokenPipeError:
         # The reader, such as `head`, has gone; the interpreter would complain once more when it flushes.

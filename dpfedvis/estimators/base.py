@@ -83,6 +83,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     _receipts: tuple[str, ...] = ()
     _between_machines: bool = False
     _warns: bool = True
+    _heads: Mapping[str, Sequence[Any]] = MappingProxyType({})
     _data_facts: dict[str, Any]
     _remarks: tuple[str, ...] = ()
 
@@ -284,6 +285,10 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             link.close()
         self._keep(fed, published.feddl)
         self._between_machines = self._real is not None
+        # A simulation has nothing to sign; and a name tells who took part where that is the unit.
+        budget = self.settings_.budget
+        named = program.settings.noise == "discrete" and (budget is None or budget.unit != "client")
+        self._heads = {each.site: [each.sequence, each.head] for each in published.receipts if named and each.sequence}
         if self._real is not None:
             self._receipts = tuple(sorted(receipt.site for receipt in published.receipts))
             self._data_facts["records"] = round(sum(each.denominator for each in published.contract.members))
@@ -402,6 +407,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             "ledger": "the server's mirror of the sites' ledgers",
             **self._data_facts,
             **({"receipts": self._signed_by()} if self._between_machines else {}),
+            **({"heads": self._heads} if self._heads else {}),
             "landmarks": len(self.landmarks_),
             "rounds": len(result.trace),
             "bandwidth": list(result.public.kernel.gammas),

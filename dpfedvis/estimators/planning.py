@@ -26,7 +26,7 @@ def members_of(fed: FederatedData, budget: Budget | None, records: Sequence[int]
         Number of records of each, instead of their own.
     """
     hidden = budget is not None and budget.hides_records
-    by_person = budget is not None and budget.unit == "person" and budget.rows_per_person is not None
+    by_person = budget is not None and budget.unit == "person"
     found = []
     for number, client in enumerate(fed.clients):
         own: int | None = len(client.X) if records is None else records[number]

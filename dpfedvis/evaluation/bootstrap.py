@@ -25,9 +25,10 @@ from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.server import Program
 from dpfedvis.server.feddl import FedDLResult
 from dpfedvis.server.members import Members
-from dpfedvis.server.verdict import Verdict, verdict_of
+from dpfedvis.server.verdict import Verdict
 
 MOST = 2000  # records that are drawn
+GROUPS = 8  # of neighbouring landmarks, whose records are to be told apart
 LEAST_LEFT = 0.02  # of the variance along a direction is left around each landmark
 STAGE = "drawn again"
 
@@ -35,9 +36,8 @@ STAGE = "drawn again"
 def drawn_again(estimator: PrivateMapEstimator, progress: Progress | None = None) -> Verdict:
     """Return the verdict of a fitted private map with how much of it would come back.
 
-    That is the adjusted mutual information between the regions which records were drawn from and those of the new map
-    which they are nearest to: 1 if the regions come back, 0 if they do no better than chance. A map without signal, or
-    without regions, has none.
+    The landmarks of the map are put into a few groups. The new map is good if its landmarks tell of a record which
+    group it was drawn from: see `agreement`. A map without signal, or without regions, is not asked.
 
     Parameters
     ----------
@@ -58,22 +58,19 @@ def drawn_again(estimator: PrivateMapEstimator, progress: Progress | None = None
 
 def returns(verdict: Verdict, result: FedDLResult, subspace: Subspace, program: Program) -> float:
     """Return how much of a map comes back when its program runs again on records that are drawn from it."""
-    from sklearn.metrics import adjusted_mutual_info_score
-
     contract, landmarks = result.contract, result.landmarks
     generator = Streams(contract.seed).generator("bootstrap")
     sizes, budget = _sizes([member.denominator for member in contract.members], contract.budget)
     origins, points = drawn(verdict, landmarks, subspace, sum(sizes), generator)
     parts = np.split(points.astype(np.float32), np.cumsum(sizes)[:-1])
-    seed = int(generator.integers(2**32))
-    again = Program(replace(program.settings, budget=budget, noise="seeded", seed=seed))
-    names = [f"drawn {number}" for number in range(len(parts))]
-    with simulated(FederatedData(parts, names=names), budget=budget, noise="seeded") as link:
+    seed, further = int(generator.integers(2**32)), dict(program.settings.feddl)
+    if further.get("public_records") is not None:
+        further["public_records"] = max(sizes)
+    again = Program(replace(program.settings, budget=budget, noise="seeded", seed=seed, feddl=further))
+    with simulated(_at_sites(parts, budget), budget=budget, noise="seeded") as link:
         learned = again.learner(Members.asked(link, budget)).run(link)
-    found = verdict_of(learned)
-    regions, new = (_regions_of_landmarks(each) for each in (verdict, found))
     nearest = squared_distances(learned.subspace.coordinates(points), learned.feddl.landmarks).argmin(axis=1)
-    return max(float(adjusted_mutual_info_score(regions[origins], new[nearest])), 0.0)
+    return agreement(groups_of(verdict, landmarks)[origins], nearest)
 
 
 def drawn(
@@ -106,6 +103,12 @@ def drawn(
     return origins.astype(np.int64), subspace.points(inside) + outside
 
 
+def _at_sites(parts: list[Array], budget: Budget) -> FederatedData:
+    """Return records that were drawn as those of sites; where the unit is a person, each has as many as are allowed."""
+    persons = [np.arange(len(part)) // budget.rows for part in parts] if budget.unit == "person" else None
+    return FederatedData(parts, names=[f"drawn {number}" for number in range(len(parts))], persons=persons)
+
+
 def _sizes(denominators: list[float], budget: Budget | None) -> tuple[list[int], Budget]:
     """Return how many records to draw for each site, and the budget with which their noise is that of the map.
 
@@ -116,18 +119,35 @@ def _sizes(denominators: list[float], budget: Budget | None) -> tuple[list[int],
     if budget.unit == "client":  # each mean is over a site's own records, however many there are
         each = max(2, min(MOST // len(denominators), 200))
         return [each] * len(denominators), budget
-    wanted = [max(2, round(own * min(1.0, MOST / total))) for own in denominators]
+    # A multiple of the rows of a person.
+    wanted = [budget.rows * max(2, round(own * min(1.0, MOST / total) / budget.rows)) for own in denominators]
     factor = total / sum(wanted)
     epsilon = gaussian_epsilon(budget.mu * factor, budget.delta) if factor > 1 else budget.epsilon
     if epsilon > MOST_EPSILON / 2:
-        return [max(2, round(own)) for own in denominators], budget
+        return [budget.rows * max(2, round(own / budget.rows)) for own in denominators], budget
     return wanted, replace(budget, epsilon=epsilon)
 
 
-def _regions_of_landmarks(verdict: Verdict) -> NDArray[np.int64]:
-    """Return the number of the region of each landmark; all that are not clear count as one."""
-    found = np.full(len(verdict.drawn), -1, dtype=np.int64)
-    for number, region in enumerate(verdict.regions):
-        if region.clear:
-            found[list(region.landmarks)] = number
+def groups_of(verdict: Verdict, landmarks: Array) -> NDArray[np.int64]:
+    """Return the group of each landmark, shape (k,): those that are drawn in at most `GROUPS`, the others in one."""
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    found, shown = np.zeros(len(landmarks), dtype=np.int64), np.asarray(verdict.drawn)
+    if shown.sum() > 1:
+        tree = linkage(landmarks[shown].astype(np.float64), "ward")
+        found[shown] = fcluster(tree, GROUPS, "maxclust")
     return found
+
+
+def agreement(groups: NDArray[np.int64], cells: NDArray[np.int64]) -> float:
+    """Return how well cells tell groups, from 0 (no better than the largest group) to 1.
+
+    Half of the records say which group each cell is of, the other half is judged by it. If p is the share of the
+    largest group and a that of the right ones, this is (a − p)/(1 − p).
+    """
+    known, asked = groups[::2], groups[1::2]
+    counts = np.zeros((int(cells.max()) + 1, int(groups.max()) + 1))
+    np.add.at(counts, (cells[::2], known), 1)
+    right = float(np.mean(counts.argmax(axis=1)[cells[1::2]] == asked))
+    largest = float(np.bincount(asked).max() / len(asked))
+    return max((right - largest) / (1 - largest), 0.0) if largest < 1 else 0.0

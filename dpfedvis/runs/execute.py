@@ -330,6 +330,11 @@ def _fit(
             estimator.verdict_ = drawn_again(estimator, progress)
         problems = write_results(folder, estimator, order.fed, order.dataset, config)
         statement = estimator.statement_
+        # What its folder tells anyway: name of the data; and when it began, but for a simulation, which is repeatable.
+        origin = {"data": order.facts["data"]["name"]}
+        if config.noise == "discrete":
+            origin["started"] = order.facts["started"]
+        statement = replace(statement, facts={**statement.facts, **origin})
         if own is not None:
             statement = replace(statement, all_runs=own.all_runs(statement.delta))
         write_statement(folder, statement)

@@ -23,7 +23,7 @@ from dpfedvis.runs.tables import write_table
 from dpfedvis.server.verdict import Region
 
 REGIONS = "regions.csv"
-HEAD = ["region", "landmarks", "clear", "share", "share_noise"]
+HEAD = ["region", "clear", "landmarks", "share", "share_noise"]
 MOST_FEATURES = 128  # of records without a schema; more are no table to be read
 
 
@@ -58,8 +58,8 @@ def region_facts(estimator: FederatedEstimator) -> list[dict[str, Any]]:
         found.append(
             {
                 "region": number,
-                "landmarks": len(region.landmarks),
                 "clear": "yes" if region.clear else "weak" if region.weak else "no",
+                "landmarks": len(region.landmarks),
                 "share": round(region.share, 6),
                 "share_noise": round(region.noise, 6),
                 "values": values,
@@ -121,5 +121,5 @@ def in_units(column: Column, value: float) -> float | str:
 
 
 def _rounded(value: float) -> float | str:
-    """Four digits; what is not known is no number."""
-    return float(f"{value:.4g}") if math.isfinite(value) else "not known"
+    """Return a number with four digits; infinity as text, since JSON has none."""
+    return float(f"{value:.4g}") if math.isfinite(value) else "inf"

@@ -266,7 +266,7 @@ class FedDL:
         session, public, Y = preparation.session, preparation.public, preparation.start
         steps = optimiser(self.optimiser, preparation.server_step)
         trace: list[Round] = []
-        counted: list[tuple[Array, Array, float]] = []
+        counted: list[tuple[Array, float]] = []
         if chosen.protection == "home":
             session.perturb(chosen, public)
         snapshot = None if checkpoint is None else Snapshot.read(checkpoint / "snapshot.npz", mark)
@@ -283,7 +283,7 @@ class FedDL:
             update = chosen.update(Y, average, seen, steps)  # l. 13–14
             change = slope.see(update.gradient)
             if isinstance(chosen, Counting):
-                counted.append((Y, chosen.counts(average), seen.noise))
+                counted.append((chosen.counts(average), seen.noise))
             before, Y = Y, preparation.snapped(preparation.projection(update.landmarks))
             slope.move(step := Y - before)
             trace.append(Round(s, float(np.linalg.norm(step)), change))

@@ -40,9 +40,9 @@ from dpfedvis.server.verdict import threshold
 Outlook = Literal["yes", "partly", "unlikely", "no"]
 # Chosen on digits, Fashion-MNIST and a Gaussian blob (reports/verdict).
 USUAL = 0.1  # share of variance of the second direction of usual data
-RARE = 0.4  # hardly any data have a direction with more
+RARE = 0.4  # hardly any data have a direction with more: asked where no records are counted
 ROOM = 1.25  # of an equal share over what is clear: then most landmarks are
-LITTLE = 0.4  # below it hardly any landmark is
+LITTLE = 0.6  # below it hardly any landmark is
 _MOST_FACTOR = 1e4
 _UNITS = {
     ScaleHistogram.what: "of all records",
@@ -185,9 +185,9 @@ def _forecast(program: Program, members: Members) -> Forecast:
         "records": None if whole else round(math.fsum(each.denominator for each in contract.members)),
         "features": members.features,
         "least_direction": least,
-        "directions": math.floor(1 / least),
+        "directions": _at_most(1, least, size),
         "landmarks": count,
-        "regions": None if clear is None else min(count, math.floor(1 / (clear**2 * count))),
+        "regions": None if clear is None else _at_most(1, clear**2 * count, count),
     }
     return Forecast(
         signal=signal,
@@ -221,7 +221,13 @@ def _outlook(least: float, clear: float | None, landmarks: int) -> Outlook:
     room = math.inf if clear is None else 1 / (landmarks * clear)
     if least <= USUAL and room >= ROOM:
         return "partly" if clear is None else "yes"
-    return "unlikely" if least > RARE and (clear is None or room < LITTLE) else "partly"
+    hardly = least > RARE if clear is None else least > USUAL and room < LITTLE
+    return "unlikely" if hardly else "partly"
+
+
+def _at_most(whole: float, part: float, most: int) -> int:
+    """Return how many parts fit into the whole, and no more than `most`."""
+    return most if part * most <= whole else math.floor(whole / part)
 
 
 def _edge(learner: Learner, contract: Contract) -> tuple[float, int]:

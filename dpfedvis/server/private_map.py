@@ -336,6 +336,7 @@ class Learner:
         sigma = plan.multipliers[self.mechanism.what].sigma
         whole = self.budget.unit == "client"
         delta = self.budget.rows * sensitivity.cluster_sums(records=1, adjacency=self.budget.adjacency)
+        sigma *= session.contract.noise_ratio
         own = [delta * sigma * each.weight / (1.0 if whole else each.denominator) for each in members]
         sharing = session.contract.sharing
         if sharing is not None:

@@ -36,29 +36,26 @@ class Tally:
 
     Parameters
     ----------
-    places : array of shape (rounds, n_y, d)
-        Where the landmarks were.
     counts : array of shape (rounds, n_y)
         Shares of all records.
     noise : array of shape (rounds,)
         Standard deviation of the noise in each count of a round.
     """
 
-    places: Array
     counts: Array
     noise: Array
 
     @classmethod
-    def of(cls, rounds: list[tuple[Array, Array, float]]) -> Tally | None:
-        """Return the tally of rounds, each as (places, counts, noise); None if there are none."""
+    def of(cls, rounds: list[tuple[Array, float]]) -> Tally | None:
+        """Return the tally of rounds, each as (counts, noise); None if there are none."""
         if not rounds:
             return None
-        places, counts, noise = zip(*rounds, strict=True)
-        return cls(np.stack(places), np.stack(counts), np.array(noise, dtype=np.float64))
+        counts, noise = zip(*rounds, strict=True)
+        return cls(np.stack(counts), np.array(noise, dtype=np.float64))
 
-    def rounds(self) -> list[tuple[Array, Array, float]]:
+    def rounds(self) -> list[tuple[Array, float]]:
         """Inverse of `of`."""
-        return [(*each, float(s)) for *each, s in zip(self.places, self.counts, self.noise, strict=True)]
+        return list(zip(self.counts, self.noise.tolist(), strict=True))
 
 
 class Slope:

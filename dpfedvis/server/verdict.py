@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms import KMeans
@@ -23,7 +24,7 @@ from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol import wire
 from dpfedvis.server.feddl import FedDLResult
 from dpfedvis.server.private_map import Learned
-from dpfedvis.server.regions import Regions, pooled, quantile, regions, settled
+from dpfedvis.server.regions import Regions, pooled, regions, settled
 from dpfedvis.server.round_log import Tally
 from dpfedvis.server.session import Average, Session
 from dpfedvis.server.subspace import CLEAR, edge_of
@@ -32,10 +33,11 @@ _R = TypeVar("_R", SecondMoments, Moments)
 Signal = Literal["yes", "partly", "no"]
 SIGNALS: tuple[Signal, ...] = ("yes", "partly", "no")
 DIRECTIONS = 2  # a map has two
-MOSTLY = 0.8  # of the landmarks in clear regions make a map that is signal
-SOME = 0.6  # of them make one that is signal in part where no direction is seen; and at least
-SOME_REGIONS = 3
+MOSTLY = 0.8  # of the landmarks that are drawn, in clear regions, make a map that is signal
+SOME = 0.4  # of all landmarks in clear regions make one that is signal in part where no direction is seen; and at least
+SOME_REGIONS = 6
 OFFSET = 1.5  # times its expectation, the squared length of the centre's noise hardly ever reaches
+WIDE = 2.5  # standard deviations: 95 % where the scatter is known from six rounds
 LEAST_DRAWN = 4  # landmarks: fewer are no map, and all are drawn
 
 
@@ -180,7 +182,8 @@ def verdict_of(learned: Learned) -> Verdict:
         return Verdict(signal=signal, sentence=said, directions=directions, edge=edge, drawn=tuple(drawn.tolist()))
     found = regions(result.landmarks, *pooled(result.tally))
     number = None if directions is None else len(directions)
-    signal = judged(number, float(found.clear_landmarks.mean()), int(found.clear.sum()))
+    clear, supported = float(found.clear_landmarks.mean()), float(found.supported.mean())
+    signal = judged(number, clear, supported, int(found.clear.sum()))
     low, share, high = share_of(result.tally, found.clear_landmarks)
     # Where all is noise, nothing of it is better than the rest.
     if signal != "no" and found.supported.sum() >= LEAST_DRAWN:
@@ -238,7 +241,7 @@ def threshold(features: int) -> float:
     return max(CLEAR, 1 + math.pow(features, -2 / 3))
 
 
-def judged(directions: int | None, clear: float, count: int) -> Signal:
+def judged(directions: int | None, clear: float, supported: float, count: int) -> Signal:
     """Return the verdict of a map with regions.
 
     Parameters
@@ -247,10 +250,12 @@ def judged(directions: int | None, clear: float, count: int) -> Signal:
         How many stand above the noise; None if none were asked for.
     clear : float
         Share of the landmarks in clear regions.
+    supported : float
+        Share of the landmarks in regions that are clear or have a hint of records: the others are not drawn.
     count : int
         Number of clear regions.
     """
-    if (directions is None or directions >= DIRECTIONS) and clear >= MOSTLY:
+    if (directions is None or directions >= DIRECTIONS) and clear >= max(SOME, MOSTLY * supported):
         return "yes"
     if not directions and (clear < SOME or count < SOME_REGIONS):
         return "no"
@@ -260,15 +265,23 @@ def judged(directions: int | None, clear: float, count: int) -> Signal:
 def share_of(tally: Tally, chosen: NDArray[np.bool_]) -> tuple[float, float, float]:
     """Return the share of the records on chosen landmarks, between the ends of an interval.
 
-    The landmarks were chosen by the same counts, so the interval has the width of `quantile` standard deviations. They
-    also move on: how much the share of a round differs from the next beyond its noise is added.
+    *Choice.* The landmarks may have been chosen by the same counts. The sum of the j largest of k standard normal
+    numbers is at most j·t + Σ(Zᵢ − t)₊ for every t, of mean j·t + k(φ(t) − t·Q(t)), which is k·φ(t) where Q(t) = j/k:
+    so much of the noise may be luck, however they were chosen, and is taken off below.
+
+    *Moving on.* The landmarks move after the last count: how much the share of a round differs from that of the next
+    beyond its noise is added.
     """
     counts = settled(tally.counts)[:, chosen].sum(axis=1)
-    rounds, noise = len(counts), float(np.mean(np.square(settled(tally.noise)))) * int(chosen.sum())
-    moved = max(float(counts.var(ddof=1)) - noise, 0.0) if rounds > 1 else 0.0
-    width = quantile(len(chosen)) * math.sqrt(moved * (1 + 1 / rounds) + noise / rounds)
-    share = float(counts.mean())
-    return (*(min(max(each, 0.0), 1.0) for each in (share - width, share, share + width)),)  # type: ignore[return-value]
+    rounds, k, j = len(counts), len(chosen), int(chosen.sum())
+    single = float(np.mean(np.square(settled(tally.noise))))
+    moved = max(float(counts.var(ddof=1)) - j * single, 0.0) if rounds > 1 else 0.0
+    width = WIDE * math.sqrt(moved * (1 + 1 / rounds) + j * single / rounds)
+    lucky = k * float(norm.pdf(norm.isf(j / k))) * math.sqrt(single / rounds) if 0 < j < k else 0.0
+    low, share, high = (
+        min(max(each, 0.0), 1.0) for each in (counts.mean() - lucky - width, counts.mean(), counts.mean() + width)
+    )
+    return float(low), float(share), float(high)
 
 
 def verdict_of_rows(rows: Array, noise: float) -> Verdict:
@@ -318,8 +331,9 @@ def _said(
         said = f"{seen} {_stand(len(directions or ()))} above the noise; this mechanism counts no records, so that "
         return f"Signal: {WORDS[signal]}. {said}it is not known where on the map they are."
     clear = int(found.clear.sum())
-    parts.append(f"{clear} of {_counted(len(found.clear), 'region').lower()}")
-    head = f"Signal: {WORDS[signal]}. {' and '.join(parts)} stand above the noise"
+    parts.append(f"{clear} of {_counted(len(found.clear), 'region')}" if clear else "no region")
+    seen = " and ".join(parts)
+    head = f"Signal: {WORDS[signal]}. {seen[:1].upper()}{seen[1:]} stand above the noise"
     low, middle, high = (f"{100 * each:.0f}" for each in share)
     if signal == "no":
         return f"{head}: what this map shows is noise, whatever it looks like."

@@ -111,6 +111,8 @@ def cell(fed: FederatedData, epsilon: float, trust: str, seed: int) -> dict[str,
     again = returns(verdict, result, learned.subspace, program) if verdict.signal != "no" else None
     return {
         "forecast": foreseen.signal,
+        "least_direction": foreseen.least_direction,
+        "least_share": foreseen.least_share,
         "signal": verdict.signal,
         "directions": None if verdict.directions is None else len(verdict.directions),
         "landmarks": len(result.landmarks),

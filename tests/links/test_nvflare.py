@@ -101,9 +101,9 @@ def check_placed_at_home(machines: Machines, folder: Path) -> None:
 
 
 def test_a_policy_that_refuses_is_one_sentence_and_nothing_is_charged(kept: Machines, tmp_path: Path) -> None:
-    kept.change_policy("bremen", "epsilon = 2.0", "epsilon = 0.5")
+    kept.change_policy("bremen", "delta = 1e-05", "delta = 1e-09")
     before = kept.events("aachen")
-    with pytest.raises(RunStopped, match=r"^bremen refused: a budget of epsilon 2 is above 0\.5$"):
+    with pytest.raises(RunStopped, match=r"^bremen refused: a budget of delta 1e-05 is above 1e-09$"):
         kept.run(tmp_path / "run")
     assert kept.events("aachen") == before
     assert not (tmp_path / "run").exists()

@@ -17,6 +17,7 @@ from dpfedvis.experiments.sweeps.choices import Best, best, cheapest, composable
 from dpfedvis.experiments.sweeps.figures import Curves, draw
 from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.experiments.sweeps.summary import CONFIDENCE, Context, Point, contexts, latest_version
+from dpfedvis.numerics.plain_text import in_spreadsheet
 from dpfedvis.reporting.rendering import render_html, render_markdown
 from dpfedvis.runs.code_version import CodeVersion, code_version
 from dpfedvis.runs.folder import write_texts
@@ -164,7 +165,15 @@ def points_csv(found: Sequence[Context]) -> str:
     )  # fmt: skip
     for context in found:
         for point in context.points:
-            facts = [context.title, point.kind, point.series, point.epsilon, point.in_scope, point.nominal, point.delta]
+            facts = [
+                in_spreadsheet(context.title),
+                point.kind,
+                in_spreadsheet(point.series),
+                point.epsilon,
+                point.in_scope,
+                point.nominal,
+                point.delta,
+            ]
             other = "*" if point.other_code else ""
             for key, score in sorted(point.scores.items()):
                 writer.writerow([*facts, key, score.mean, score.sd, score.n, score.half, other])

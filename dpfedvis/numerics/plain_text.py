@@ -38,7 +38,8 @@ def in_spreadsheet(text: str) -> str:
 
     Numbers stay as they are, also negative ones. `from_spreadsheet` is the inverse.
     """
-    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+    first = text.lstrip(" ")  # as some programs read a cell
+    return f"'{text}" if first.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def from_spreadsheet(cell: str) -> str:

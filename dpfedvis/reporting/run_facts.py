@@ -33,6 +33,8 @@ from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
 from dpfedvis.runs.upload_writer import EMBEDDING, LANDMARKS, LEDGER, RecordingError
 
+VERDICT = "verdict.json"
+
 
 class StatementMismatch(RecordingError):
     """A statement that says another ε than the ledger beside it."""
@@ -202,7 +204,7 @@ def number(value: float | str | None) -> float:
 def _files(folder: Path) -> dict[str, Any]:
     config = RunConfig.from_toml(folder / CONFIG)
     statement = json.loads((folder / "statement.json").read_text(encoding="utf-8"))
-    shown = config.evaluate and is_simulation(config, statement)
+    shown, cloud = config.evaluate and is_simulation(config, statement), _cloud(folder, config)
     return {
         "config": config,
         "toml": (folder / CONFIG).read_text(encoding="utf-8"),
@@ -210,10 +212,10 @@ def _files(folder: Path) -> dict[str, Any]:
         "statement_md": (folder / "statement.md").read_text(encoding="utf-8"),
         "provenance": json.loads((folder / PROVENANCE).read_text(encoding="utf-8")),
         "trace": _trace(folder / TRACE),
-        "cloud": _cloud(folder, config),
+        "cloud": cloud,
         "density": _density(folder / DENSITY),
         "simulation": _simulation(folder / SIMULATION) if shown else None,
-        "verdict": _verdict(statement),
+        "verdict": _verdict(folder / VERDICT, len(cloud.places)),
     }
 
 
@@ -276,10 +278,11 @@ def _simulation(folder: Path) -> Simulation | None:
     return Simulation(cloud, scores, yardsticks)
 
 
-def _verdict(statement: Mapping[str, Any]) -> Verdict | None:
-    found = statement.get("verdict")
-    if found is None:
+def _verdict(path: Path, points: int) -> Verdict | None:
+    """Read a verdict; a point of the map is weak if its landmark lies in no region that is clear of noise."""
+    if not path.exists():
         return None
-    supported = found.get("supported")
-    weak = None if supported is None else ~np.asarray(supported, dtype=np.bool_)
-    return Verdict(found["signal"], found["sentence"], weak)
+    found = json.loads(path.read_text(encoding="utf-8"))
+    clear = {number for region in found["regions"] if region["clear"] for number in region["landmarks"]}
+    weak = np.array([number not in clear for number in found["anchors"]], dtype=np.bool_)
+    return Verdict(found["signal"], found["sentence"], weak if len(weak) == points else None)

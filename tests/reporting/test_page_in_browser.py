@@ -123,6 +123,18 @@ def inked(browser: Browser, key: str) -> float:
     return share
 
 
+def page_of(folder: Path, spec: dict[str, Any]) -> Path:
+    """Write a page with this map alone."""
+    template = (
+        '{% extends page %}{% import parts as p %}{% set title, contents = "one", [] %}'
+        '{% block main %}{{ p.map("places", "one map", "one map") }}{% endblock %}'
+    )
+    text = rendering._environment("html").from_string(template).render(figures={"places": spec})
+    path = folder / "one.html"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 def settled(browser: Browser) -> None:
     """Wait until what was asked for is drawn."""
     browser.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))")
@@ -476,18 +488,24 @@ def test_every_control_can_be_reached_with_the_keyboard(private: Path, opened: C
 def test_forty_thousand_points_are_drawn(tmp_path: Path, opened: Callable[..., Browser]) -> None:
     rng = np.random.default_rng(0)
     groups = {"class": Grouping.of(rng.integers(10, size=40_000))}
-    template = (
-        '{% extends page %}{% import parts as p %}{% set title, contents = "many", [] %}'
-        '{% block main %}{{ p.map("places", "many", "many") }}{% endblock %}'
-    )
     spec = points(Cloud(rng.normal(size=(40_000, 2)), "record", groups))
-    text = rendering._environment("html").from_string(template).render(figures={"places": spec})
-    path = tmp_path / "many.html"
-    path.write_text(text, encoding="utf-8")
-    browser = opened(path)
+    browser = opened(page_of(tmp_path, spec))
     assert sum(trace["points"] for trace in traces(browser, "places")) == 40_000
     click(browser, "controls-places", "none")
     assert [trace["points"] for trace in traces(browser, "places")] == [40_000]
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_names_that_turn_or_hide_text_are_written_out(tmp_path: Path, opened: Callable[..., Browser]) -> None:
+    """In buttons, and in what is told of a point."""
+    names = np.array(["a\u202egnp.exe", "\u2066b\u200f\x07", "</script><script>alert(1)</script>"])
+    cloud = Cloud(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]]), "record", {"class": Grouping.of(names)})
+    browser = opened(page_of(tmp_path, points(cloud)))
+    shown = [each.text.split(" ", 1)[1] for each in browser.find_elements("css selector", "#legend-places button")]
+    written = [r"a\u202egnp.exe", r"\u2066b\u200f\u0007", names[2]]
+    assert shown == written
+    moved(browser, "places", (0.0, 0.0))
+    assert tip(browser, "places") == f"record 0\nclass: {written[0]}"
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 

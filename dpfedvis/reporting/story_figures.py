@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ def curve(
             axes.plot(x, y, "o-", color=_ACCENT, lw=1.8, ms=7)
         for epsilon, value in known:
             axes.annotate(
-                f"{value:.2f}", (epsilon, value), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=9
+                f"{value:.2f}", (epsilon, value), xytext=(0, -16), textcoords="offset points", ha="center", fontsize=9
             )
         axes.set_xscale("log")
         axes.set_xticks(list(epsilons), [f"{each:.3g}" for each in epsilons])
@@ -109,7 +110,8 @@ def timeline(events: Iterable[Event], note: str) -> str:
                 name = stage if protected else f"{stage}, unprotected"
                 x, y = zip(*own, strict=True)
                 axes.scatter(x, y, s=46, marker=look.marker, label=name, zorder=2, **style)
-    labels = [what if at is None else f"{what} {at}" for what, _, at in steps]
+    rounds = Counter((what, stage) for what, stage, _ in steps)
+    labels = [what if rounds[what, stage] == 1 else f"{what} {at}" for what, stage, at in steps]
     axes.set_xticks(
         range(len(steps)), [plain(each) for each in labels], rotation=40, ha="right", fontsize=8, color=_INK
     )

@@ -362,18 +362,36 @@ def test_keys_go_from_point_to_point_and_count_what_is_in_view(exact: Path, open
 
 def test_maps_can_be_saved_as_pictures_that_say_what_they_are(dense: Path, opened: Callable[..., Browser]) -> None:
     browser = opened(dense / "report.html")
-    svg = browser.execute_script("return document.getElementById('plot-map').chart.svg()")
+    svg = browser.execute_script("return svgOf(document.getElementById('plot-map').chart)")
     root = ElementTree.fromstring(svg)
     texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[-1] == json.loads((dense / "statement.json").read_text())["headline"]
     assert texts[-1].startswith("Simulation (seeded noise); with real noise this would be ε = 4")
     assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) > 1
     png = browser.execute_async_script(
-        "const done = arguments[0]; document.getElementById('plot-map').chart.png().then(async (blob) =>"
+        "const done = arguments[0]; pngOf(document.getElementById('plot-map').chart).then(async (blob) =>"
         " done([blob.type, Array.from(new Uint8Array(await blob.arrayBuffer()).slice(0, 4)), blob.size]))"
     )
     assert png[:2] == ["image/png", [137, 80, 78, 71]]
     assert png[2] > 10_000
+    for name in ("PNG", "SVG"):
+        click(browser, "tools-map", name)
+    settled(browser)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_a_finger_points_where_it_lifts(simulated: Path, opened: Callable[..., Browser]) -> None:
+    browser = opened(simulated / "report.html", width=390, height=844)
+    x, y = browser.execute_script(
+        "const plot = document.getElementById('plot-places'), {x, y} = plot.chart.layers.find((each) => each.words);"
+        "plot.scrollIntoView({block: 'center', behavior: 'instant'});"
+        "const {left, top} = plot.getBoundingClientRect(), [a, b] = plot.chart.pixel(x[0], y[0]);"
+        "return [left + a, top + b]"
+    )
+    for kind, points_at in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+        browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points_at})
+    settled(browser)
+    assert tip(browser, "places").startswith("record ")
 
 
 def test_classes_and_layers_of_the_density_can_be_shown(dense: Path, opened: Callable[..., Browser]) -> None:

@@ -32,7 +32,10 @@ def test_scores_stand_between_their_yardsticks() -> None:
 def test_a_timeline_has_a_mark_for_each_release(sites: int) -> None:
     common = {"sensitivity": 1.0, "sigma": 5.0}
     events = [
-        *(GaussianRelease(what="moments", client=f"site {number}", stage="scale", **common) for number in range(sites)),
+        *(
+            GaussianRelease(what="moments", client=f"site {number}", round=0, stage="scale", **common)
+            for number in range(sites)
+        ),
         *(
             GaussianRelease(what="sums", client=f"site {number}", round=at, **common)
             for at in (0, 1)

@@ -1,12 +1,13 @@
 # make demo   set up .venv and tell the whole story on one page, runs/demo/index.html, from digits
 # make test   set up .venv and run every check: ruff, mypy, import-linter, pytest (WORKERS=4: with four processes)
+# make docs   set up .venv and write the pages of the API, build/docs/index.html
 PYTHON ?= python3
 WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(VENV)/.base
 	$(BIN)/dpfedvis calibrate --epsilon 1 --delta 1e-5 --mechanism gradient \
@@ -28,6 +29,13 @@ bench: $(VENV)/.test
 	@# Ratios of the code as users run it: with the threads that BLAS takes by itself.
 	OPENBLAS_NUM_THREADS=$$(nproc) OMP_NUM_THREADS=$$(nproc) $(BIN)/python -m pytest tests/benchmarks --benchmarks -s
 
+docs: $(VENV)/.docs
+	@# The names of dpfedvis are imported when first used, which pdoc does not do.
+	$(BIN)/python -W ignore -c 'import dpfedvis as own, pdoc.__main__; \
+		vars(own).update({name: getattr(own, name) for name in own.__all__}); pdoc.__main__.cli()' \
+		--docformat numpy -o build/docs \
+		$$(find accounting dpfedvis attacks -name '*.py' ! -name __main__.py | sed 's,/__init__.py,,; s,\.py$$,,' | tr / . | sort)
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -45,3 +53,8 @@ $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing dpfedvis, NVIDIA FLARE, Opacus and the test tools into $(VENV)"
 	@$(PIP_INSTALL) -e ".[nvflare,opacus,test]"
 	@touch $@ $(VENV)/.base
+
+$(VENV)/.docs: $(VENV)/.test
+	@echo "installing pdoc into $(VENV)"
+	@$(PIP_INSTALL) -e ".[docs]"
+	@touch $@

@@ -11,10 +11,10 @@ Set a budget, receive calibrated noise:
 Importing this package is cheap: dp-accounting and Opacus load when one of their accountants is first used.
 """
 
-from accounting import sensitivity
+from accounting import risk, sensitivity
 from accounting.accountants import ACCOUNTANTS, Accountant, Reading, accountant, compare, tightest
 from accounting.budget import Budget
-from accounting.calibration import CalibratedPlan, CalibratedRelease, PlannedRelease, calibrate
+from accounting.calibration import CalibratedPlan, CalibratedRelease, PlannedRelease, calibrate, calibrate_to_risk
 from accounting.composition import Composition
 from accounting.errors import (
     AccountingError,
@@ -65,12 +65,14 @@ __all__ = [
     "UnprotectedReleaseError",
     "accountant",
     "calibrate",
+    "calibrate_to_risk",
     "compare",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_log_delta",
     "gaussian_mu",
     "nominal_mu",
+    "risk",
     "sensitivity",
     "tightest",
 ]

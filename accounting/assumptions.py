@@ -60,21 +60,45 @@ def at_two_sites(events: Sequence[Event], delta: float) -> float | None:
     Under local trust it is in two uploads with noise of their own: √2·μ. Otherwise it moves one sum, with one noise,
     by up to twice as much: 2μ.
     """
-    if len({event.client for event in events}) < 2:
-        return None
+    return None if len({event.client for event in events}) < 2 else _finite(held_by_two_sites(events), delta)
+
+
+def of_rows(events: Sequence[Event], delta: float, rows: int) -> float | None:
+    """Return ε for so many privacy units of one person at one site: rows·μ; None without a finite ε or closed form."""
+    return _finite(several_rows(events, rows), delta)
+
+
+def held_by_two_sites(events: Sequence[Event]) -> list[Event]:
+    """Return the events as they are for a record that two sites hold; see `at_two_sites`."""
 
     def twice(event: Event) -> Iterable[Event]:
         if event.trust == "local":
             return event, event
         return (_with_noise(event, 1 / 2),) if isinstance(event, GaussianRelease) else (event,)
 
-    return _finite(list(chain.from_iterable(map(twice, events))), delta)
+    return list(chain.from_iterable(map(twice, events)))
 
 
-def of_rows(events: Sequence[Event], delta: float, rows: int) -> float | None:
-    """Return ε for so many privacy units of one person at one site: rows·μ; None without a finite ε or closed form."""
-    grown = [_with_noise(event, 1 / rows) if isinstance(event, GaussianRelease) else event for event in events]
-    return _finite(grown, delta)
+def several_rows(events: Sequence[Event], rows: int) -> list[Event]:
+    """Return the events as they are for so many privacy units together: each moves a sum as far as one."""
+    return [_with_noise(event, 1 / rows) if isinstance(event, GaussianRelease) else event for event in events]
+
+
+def without_colluders(events: Sequence[Event]) -> list[Event] | None:
+    """Return the events as a server faces them that no site works with, where noise was planned for some; else None.
+
+    t sites at least are in a sum, and the noise of t − c of them is what ε counts. The noise of all t is larger by
+    √(t/(t − c)): g²(ts² − 4/r²) is at least t/(t − c) times g²((t − c)s² − 4/r²). What a site adds of its own is not
+    shared, and stays as it is.
+    """
+    if not any(isinstance(event, GaussianRelease) and event.colluders for event in events):
+        return None
+    return [
+        _with_common_noise(event, each.threshold / each.shares)
+        if isinstance(event, GaussianRelease) and (each := event.sharing) is not None
+        else event
+        for event in events
+    ]
 
 
 def _finite(events: Sequence[Event], delta: float) -> float | None:
@@ -99,7 +123,13 @@ def _of_others(event: GaussianRelease, among: int) -> GaussianRelease:
     return _with_noise(event, math.sqrt(max(left, 0.0)) / event.sigma or 1e-9)
 
 
+def _with_common_noise(event: GaussianRelease, factor: float) -> GaussianRelease:
+    """Return an event whose common noise has `factor` times its variance."""
+    own = 0.0 if event.own is None else min(event.own / event.sigma, 1.0)
+    return _with_noise(event, math.sqrt(factor * (1 - own**2) + own**2))
+
+
 def _with_noise(event: GaussianRelease, factor: float) -> GaussianRelease:
     sigma = event.sigma * factor
     # The grid says only that integers were drawn; it must not be too coarse for the smaller noise.
-    return replace(event, sigma=sigma, grid=None if event.grid is None else min(event.grid, sigma / 32))
+    return replace(event, sigma=sigma, own=None, grid=None if event.grid is None else min(event.grid, sigma / 32))

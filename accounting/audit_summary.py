@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from accounting.rounding import rounded_up
+
 SEPARATE = (
     "The audited runs are simulations with the same code, budget, mechanism and stages. No user's data were in them: "
     "clients, records, features, landmarks and layout are the audit's own. A density by class is audited as one over "
@@ -25,6 +27,8 @@ class Rate:
     found, low, high : float
         Estimate and its interval at confidence 95 %.
     allowed : float
+    at : float, optional
+        Rate of false positives that was counted, where it is a rate of true ones.
     """
 
     name: str
@@ -32,6 +36,7 @@ class Rate:
     low: float
     high: float
     allowed: float
+    at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -95,10 +100,37 @@ class Audited:
     @property
     def words(self) -> dict[str, str]:
         """What the audit and the membership attack found, in Markdown."""
-        right = self.membership[0]
-        told = "More often right than" if self.leaks else "Within what"
         return {
             "audit": f"**{self.verdict.capitalize()}.** {self.sentence}",
-            "membership": f"**{told} the guarantee allows**: {right.found:.1%} of {self.games} guesses were right; the "
-            f"guarantee allows {right.allowed:.1%} (p = {self.excess:.2g}).",
+            "membership": of_guesses(self.membership[0], self.games, self.excess),
         }
+
+
+def of_guesses(right: Rate, games: int, excess: float) -> str:
+    """Say how many guesses were right, between which ends the true share lies, and what that means for the guarantee.
+
+    The share allowed is one of the mean: a right mechanism is above it in about every second audit, by chance.
+
+    Parameters
+    ----------
+    right : Rate
+        The share of right guesses.
+    games : int
+    excess : float
+        p-value of "no more right guesses than the guarantee allows".
+    """
+    found = (
+        f"{right.found:.1%} of {games} guesses were right, which puts the true share between {right.low:.1%} and "
+        f"{right.high:.1%} (95 %); the guarantee allows {right.allowed:.1%} on average"
+    )
+    if excess < LEAK:
+        return (
+            f"**More often right than the guarantee allows**: {found}. Chance does not explain it (p = {excess:.2g}): "
+            "the guarantee does not hold."
+        )
+    if right.found <= right.allowed:
+        return f"**Within what the guarantee allows**: {found}."
+    return (
+        f"**No contradiction to the guarantee**: {found}. So few games scatter: where just that share is right in "
+        f"truth, {rounded_up(100 * excess, 2)} of 100 audits find as much or more. More games narrow the interval."
+    )

@@ -1,4 +1,4 @@
-"""Calibration: from a budget and a plan of releases to the noise of each."""
+"""Calibration: from a budget or a risk, and a plan of releases, to the noise of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from accounting import checks
 from accounting.accountants import Accountant, tightest
-from accounting.budget import Budget
+from accounting.budget import Adjacency, Budget, Unit
 from accounting.composition import Composition
 from accounting.errors import CannotAccount, InvalidParameter
 from accounting.events import (
@@ -21,10 +21,12 @@ from accounting.events import (
     Trust,
 )
 from accounting.exactness import MOST_EPSILON, charged_epsilon, inner_delta
-from accounting.gdp import gaussian_mu
+from accounting.gdp import gaussian_mu, root
+from accounting.risk import Goal, TradeOff
 
 # Relative increase of the noise, so that rounding in a sum of many events cannot exceed the budget.
 _MARGIN = 1e-9
+_MOST_GAIN = 7.0  # natural logarithm: what sampling is taken to give at most
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,67 @@ def calibrate(budget: Budget, plan: PlannedRelease | Sequence[PlannedRelease]) -
     if any(release.sampling_rate is not None for release in releases):
         return _amplified(calibrated)
     return calibrated
+
+
+def calibrate_to_risk(
+    goal: Goal,
+    delta: float,
+    plan: PlannedRelease | Sequence[PlannedRelease],
+    *,
+    adjacency: Adjacency = "replace-one",
+    unit: Unit = "record",
+) -> CalibratedPlan:
+    """Find the noise with which an adversary has this risk and no more; its budget is the ε that this is at `delta`.
+
+    Parameters
+    ----------
+    goal : accounting.risk.Goal
+        An advantage, or a rate of true positives at one of false ones.
+    delta : float
+    plan : PlannedRelease or sequence of PlannedRelease
+        As in `calibrate`.
+    adjacency, unit
+        As in `accounting.Budget`.
+
+    Notes
+    -----
+    Without sampling and grid the noise follows from `Goal.mu` in closed form. Otherwise it is searched between half and
+    a thousand times that strength: a grid takes a little of it, sampling gives more.
+
+    Examples
+    --------
+    >>> goal = Goal(advantage=0.1)
+    >>> plan = calibrate_to_risk(goal, 1e-5, PlannedRelease("gradient", sensitivity=1.0, count=50))
+    >>> f"{plan['gradient'].sigma:.4g}, ε = {plan.epsilon:.4g}"
+    '28.13, ε = 0.9317'
+    """
+    releases = (plan,) if isinstance(plan, PlannedRelease) else tuple(plan)
+    nominal = Budget(1.0, delta, adjacency, unit)
+    _check(nominal, releases)
+
+    def at(log_strength: float) -> CalibratedPlan:
+        return _at(nominal, releases, goal.mu * math.exp(log_strength))
+
+    def excess(log_strength: float) -> float:
+        return goal.excess(TradeOff.of(at(log_strength).composition))
+
+    if all(release.sampling_rate is None and not release.values for release in releases):
+        found = -_MARGIN
+    else:
+        if excess(low := -math.log(2)) > 0:
+            raise CannotAccount("the integers of these releases alone have more than this risk")
+        high = 0.0
+        while high < _MOST_GAIN and excess(high) <= 0:
+            low, high = high, high + 1
+        found = root(excess, low, high, absolute=1e-7)
+        while excess(found) > 0:
+            found -= 1e-7  # step to the safe side of the root
+    composition = at(found).composition
+    return _at(
+        Budget(tightest(composition).epsilon(composition, delta), delta, adjacency, unit),
+        releases,
+        goal.mu * math.exp(found),
+    )
 
 
 def _strength(budget: Budget, releases: Sequence[PlannedRelease]) -> float:

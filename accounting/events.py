@@ -99,6 +99,9 @@ class GaussianRelease(Event):
     parties, threshold, colluders : int, optional
         Who shares the noise, as in `accounting.sharing`: how many there are, fewest of them in a sum, and how many may
         take theirs off. `sigma` is what is left then.
+    own : float, optional
+        Part of `sigma` that the client adds beyond its share of the common noise, for a smaller ε of its own: σ² is
+        that of the common noise plus `own` squared.
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -111,6 +114,7 @@ class GaussianRelease(Event):
     parties: int | None = None
     threshold: int | None = None
     colluders: int | None = None
+    own: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,6 +133,11 @@ class GaussianRelease(Event):
             for name, value in zip(_SHARING, given, strict=True):
                 object.__setattr__(self, name, checks.whole(name, value, 0))
             _ = self.sharing  # checks them
+        if self.own is not None:
+            if self.sharing is None:
+                raise InvalidParameter("own", self.own, "left out where the noise is not shared")
+            object.__setattr__(self, "own", checks.positive("own", self.own))
+            checks.between("own", self.own, 0.0, self.sigma)
 
     @property
     def sharing(self) -> Sharing | None:
@@ -139,8 +148,8 @@ class GaussianRelease(Event):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields and the kind, ready for JSON; without those of sharing where the noise is not shared."""
-        found = super().to_dict()
-        return found if self.threshold is not None else {k: v for k, v in found.items() if k not in _SHARING}
+        left_out = (*(_SHARING if self.threshold is None else ()), *(("own",) if self.own is None else ()))
+        return {name: value for name, value in super().to_dict().items() if name not in left_out}
 
     def _check_grid(self) -> None:
         if self.grid is None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from accounting.accountants import Reading, compare, tightest
+from accounting.accountants import Reading, compare, google, tightest
 from accounting.budget import Budget
 from accounting.chain import Repeated
 from accounting.composition import Composition, group_of
@@ -35,6 +35,7 @@ from accounting.gdp import gaussian_epsilon
 from accounting.store import MEMORY, LedgerFile
 from accounting.totals import Totals
 
+_AT = 1e-5  # δ at which clients are compared where only one can be taken
 Mirror = Callable[[Sequence[Event]], None]
 
 
@@ -191,6 +192,31 @@ class Ledger:
         """Return ε by every accountant, or the reason why it has none."""
         compositions = self._compositions(None, end_to_end)
         return compare(compositions, self._delta(delta))
+
+    def to_dp_accounting(self, client: str | None = None, *, end_to_end: bool = True) -> Any:
+        """Return what one client released as one event of dp-accounting, for accountants of its users' own.
+
+        Give the event to an accountant with neighbours ADD_OR_REMOVE_ONE, whatever the adjacency here: noise
+        multipliers are those of our sensitivities, which say already what a neighbour is. What integers on a grid are
+        charged (`accounting.exactness`; some 1e-9 of ε) is not in it.
+
+        Parameters
+        ----------
+        client : str, optional
+            By default the one that has spent most.
+        end_to_end : bool
+            Everything, or what the budget's scope covers.
+
+        Returns
+        -------
+        dp_accounting.DpEvent
+            A composition; a `NonPrivateDpEvent` in it for unprotected releases, a `NoOpDpEvent` for none.
+        """
+        if client is not None:
+            return google.dp_event(self.composition(client, end_to_end=end_to_end))
+        every = self._compositions(None, end_to_end)
+        most = max(every, key=lambda each: (each.unprotected, tightest(each).epsilon(each, _AT)), default=Composition())
+        return google.dp_event(most)
 
     def verify(self) -> int:
         """Check the whole chain on disk; return the number of events, or raise `LedgerCorrupted`."""

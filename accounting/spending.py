@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
 from accounting import Budget, Composition, Event, Ledger, tightest
 from accounting.accountants import distinct
-from accounting.exactness import charged_epsilon
 
 SAMPLED_STEPS = 16  # ε under Poisson sampling takes part of a second each time
 _DELTAS = tuple(float(each) for each in np.geomspace(1e-2, 1e-10, 33))
@@ -90,26 +87,6 @@ def privacy_curve(ledger: Ledger) -> tuple[tuple[float, float], ...]:
     if not compositions or any(each.unprotected or each.sampled or each.empty for each in compositions):
         return ()
     return tuple((_largest(compositions, delta), delta) for delta in _DELTAS)
-
-
-def best_guess(ledger: Ledger) -> float:
-    """Largest share of right guesses between two neighbours, both equally likely, by whoever sees all that left.
-
-    Without a finite ε it is 1. For Gaussian releases it is Φ(μ/2), which is attained (Dong, Roth & Su 2022: the two
-    errors under their G_μ add up to 2Φ(−μ/2) at least). Sampling is left aside, which makes the share larger than it
-    need be. On a grid both real distributions are within a factor e^{±Λ} of a Gaussian release's (`exactness`), so
-    that their total variation, twice the share above a half, is larger by at most 2(e^Λ − 1); the tails are below what
-    rounding Λ up leaves.
-    """
-    compositions = distinct(ledger.composition(client, end_to_end=True) for client in ledger.clients)
-    return max(map(_guess, compositions), default=0.5)
-
-
-def _guess(composition: Composition) -> float:
-    if composition.unprotected:
-        return 1.0
-    deviation = min(1.0, charged_epsilon(composition.values) / 2)
-    return min(1.0, float(ndtr(composition.total_mu / 2)) + math.expm1(deviation))
 
 
 def _largest(compositions: Iterable[Composition] | Sequence[Composition], delta: float) -> float:

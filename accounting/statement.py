@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,12 +21,16 @@ from accounting import (
 from accounting.accountants import distinct
 from accounting.assumptions import against_a_client, at_two_sites, of_rows
 from accounting.audit_summary import Audited
+from accounting.page_wording import page_words
 from accounting.release_lines import Line, lines_of
+from accounting.risk import Risk
+from accounting.risk_lines import RiskLine, risk_lines
 from accounting.rounding import rounded_up
-from accounting.spending import best_guess
 from accounting.wording import SEEDED, markdown, not_covered, words
 
 DEFAULT_DELTA = 1e-5
+VERSION = 1  # of statement.json; schemas/statement.json describes it
+NAMED = 1000  # sites up to which a statement says the ε of each
 _CURVE = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 
 
@@ -43,22 +47,27 @@ class AllRuns:
         Whether the records' file has changed between them; it is taken to hold the same records.
     current : bool
         Whether this was read just now, and not when a run ended.
+    risk : Risk, optional
+        Of all of them together.
     """
 
     epsilon: float
     runs: int
     changed: bool = False
     current: bool = False
+    risk: Risk | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, ready for JSON."""
-        return {**vars(self), "epsilon": _number(self.epsilon)}
+        risk = None if self.risk is None else self.risk.to_dict()
+        return {**vars(self), "epsilon": _number(self.epsilon), "risk": risk}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AllRuns:
         """Inverse of `to_dict`."""
         current = bool(values.get("current", False))
-        return cls(float(values["epsilon"]), int(values["runs"]), bool(values["changed"]), current)
+        risk = None if values.get("risk") is None else Risk.from_dict(values["risk"])
+        return cls(float(values["epsilon"]), int(values["runs"]), bool(values["changed"]), current, risk)
 
 
 @dataclass(frozen=True)
@@ -78,8 +87,8 @@ class Statement:
         ε in scope, by every accountant.
     curve : tuple of (float, float)
         (δ, ε) in scope.
-    best_guess : float
-        Largest share of right guesses; see `accounting.spending.best_guess`.
+    risks : tuple of RiskLine
+        What an adversary can do at most: with everything that left, then for others and against others.
     against_a_client : float, optional
         ε end to end against another client that sees the sums and takes its own share of the noise off them, where
         clients share the noise; see `accounting.assumptions`.
@@ -101,6 +110,11 @@ class Statement:
         Whether one process held the records of all sites, so that trust between them was neither needed nor tested.
     all_runs : AllRuns, optional
         ε of all runs with real noise on the same records, where a ledger was kept for them.
+    site_epsilons : dict of str to float
+        ε end to end by site, where there are no more than `NAMED`; empty if the unit is a client, whose name tells
+        that it took part.
+    head : (int, str), optional
+        Entries of the ledger, and the hash of its chain; None of a simulation, and of a ledger in memory.
     """
 
     delta: float
@@ -110,7 +124,7 @@ class Statement:
     lines: tuple[Line, ...]
     accountants: dict[str, Reading]
     curve: tuple[tuple[float, float], ...]
-    best_guess: float
+    risks: tuple[RiskLine, ...]
     against_a_client: float | None
     nominal: float | None
     adjacency: str
@@ -124,6 +138,8 @@ class Statement:
     simulation: bool = False
     one_machine: bool = True
     all_runs: AllRuns | None = None
+    site_epsilons: dict[str, float] = field(default_factory=dict)
+    head: tuple[int, str] | None = None
 
     @cached_property
     def headline(self) -> str:
@@ -141,6 +157,19 @@ class Statement:
         )
 
     @property
+    def risk(self) -> Risk:
+        """What an adversary can do with everything that left, about one privacy unit."""
+        return self.risks[0].risk
+
+    @property
+    def risk_rows(self) -> tuple[RiskLine, ...]:
+        """`risks`, and that of all runs on the same records."""
+        found = self.all_runs
+        if found is None or found.risk is None or found.runs < 2:
+            return self.risks
+        return (*self.risks, RiskLine("all runs", found.runs, found.risk))
+
+    @property
     def trusts(self) -> tuple[str, ...]:
         """Trust models of the protected releases, each once."""
         return tuple(dict.fromkeys(line.trust for line in self.lines if line.sigma is not None))
@@ -153,12 +182,13 @@ class Statement:
 
     @cached_property
     def words(self) -> dict[str, Any]:
-        """The statement in sentences; see `accounting.wording.words`."""
-        return words(self)
+        """The statement in sentences; see `words` of `accounting.wording` and `page_words`."""
+        return {**words(self), **page_words(self)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON; infinity becomes the string "inf"."""
         return {
+            "version": VERSION,
             "headline": self.headline,
             "simulation": self.simulation,
             "one_machine": self.one_machine,
@@ -180,13 +210,17 @@ class Statement:
             "epsilon_of_two_rows": self.of_two_rows,
             "epsilon_of_rows": self.of_rows,
             "all_runs": None if self.all_runs is None else self.all_runs.to_dict(),
-            "best_guess": self.best_guess,
+            "best_guess": self.risk.right_guesses / 100,
+            "risk": [{**line.to_dict(), **said} for line, said in zip(self.risk_rows, self.words["risk"], strict=True)],
+            "trade_off": None if self.risk.mu == math.inf else [list(each) for each in self.risk.curve],
             "trusts": list(self.trusts),
             "words": self.words,
             "not_covered": not_covered(self.unit, on_grid=self.on_grid),
             "facts": self.facts,
             "remarks": list(self.remarks),
             "warnings": list(self.warnings),
+            "site_epsilons": {name: _number(epsilon) for name, epsilon in self.site_epsilons.items()},
+            "ledger": None if self.head is None else {"entries": self.head[0], "head": self.head[1]},
             "audit": None if self.audit is None else self.audit.to_dict(),
         }
 
@@ -235,6 +269,7 @@ def state(
     first = events[0] if events else None
     by_row = first is not None and first.unit == "record"
     rows = None if ledger.budget is None else ledger.budget.rows_per_person
+    seeded = simulation or any(event.noise == SEEDED for event in events)
     return Statement(
         delta=delta,
         budget=None if ledger.budget is None else ledger.budget.to_dict(),
@@ -243,7 +278,7 @@ def state(
         lines=lines_of(events),
         accountants=ledger.compare(delta),
         curve=curve,
-        best_guess=best_guess(ledger),
+        risks=risk_lines(events, rows),
         against_a_client=against_a_client(events, delta),
         nominal=nominal_epsilon(events, delta),
         adjacency=first.adjacency if first else "replace-one",
@@ -253,9 +288,19 @@ def state(
         at_two_sites=at_two_sites(events, delta),
         of_two_rows=of_rows(events, delta, 2) if by_row else None,
         of_rows=of_rows(events, delta, rows) if by_row and rows is not None else None,
-        simulation=simulation or any(event.noise == SEEDED for event in events),
+        simulation=seeded,
         one_machine=one_machine,
+        site_epsilons=_by_site(ledger, delta) if first is not None and first.unit != "client" else {},
+        # It covers the time of each entry: a simulation can be repeated, and has nothing to sign.
+        head=None if ledger.in_memory or seeded else ledger.head,
     )
+
+
+def _by_site(ledger: Ledger, delta: float) -> dict[str, float]:
+    names = ledger.clients
+    if len(names) > NAMED:
+        return {}
+    return {name: ledger.spent(delta, client=name, end_to_end=True) for name in names}
 
 
 def nominal_epsilon(events: Sequence[Event], delta: float) -> float | None:

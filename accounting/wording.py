@@ -11,12 +11,14 @@ from accounting.sharing import Sharing
 from accounting.trust_wording import adversary, trusted
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from accounting.statement import AllRuns, Statement
 
 STAND_IN = "records (public stand-in)"  # a public fact where the number of records is private
 VECTORS = "vectors from a file"  # a public fact: features that were computed elsewhere
 SEEDED = "seeded"  # the one noise source that can be taken off again
-_UNIT = {
+UNIT = {
     "record": ("one record was", "all other records"),
     "person": ("the records of one person were", "all records of other persons"),
     "client": ("the records of one client were", "all records of the other clients"),
@@ -77,7 +79,7 @@ def words(statement: Statement) -> dict[str, Any]:
         "adversary": _adversary(statement),
         "simulation": _simulation(statement),
         "one_machine": _one_machine(statement),
-        "short": short(simulation=_seeded(statement), one_machine=statement.one_machine),
+        "short": short(simulation=seeded(statement), one_machine=statement.one_machine),
         "meaning": _meaning(statement),
         "budget": _budget(statement),
         "noise": _noise(statement),
@@ -103,6 +105,11 @@ def not_covered(unit: str, *, on_grid: bool) -> list[str]:
 
 def markdown(values: Mapping[str, Any]) -> str:
     """Return statement.md of a statement's dictionary."""
+    return templates().get_template("statement.md").render(values)
+
+
+def templates() -> Environment:
+    """Return the templates of this package, with filters for numbers that must not look smaller than they are."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # takes longer than a closed form
 
     room = Environment(
@@ -113,16 +120,16 @@ def markdown(values: Mapping[str, Any]) -> str:
     room.filters["down"] = rounded_down
     room.filters["span"] = _span
     room.filters["cell"] = lambda value: " ".join(str(value).split()).replace("|", "\\|")
-    return room.get_template("statement.md").render(values)
+    return room
 
 
 def _at(statement: Statement) -> str:
     if math.isinf(statement.end_to_end):
         return "something left the clients without protection"
-    return f"at δ = {statement.delta:g}, for one {_one(statement)}, {statement.adjacency}"
+    return f"at δ = {statement.delta:g}, for one {one(statement)}, {statement.adjacency}"
 
 
-def _one(statement: Statement) -> str:
+def one(statement: Statement) -> str:
     """The privacy unit, with what bounds it."""
     rows = (statement.budget or {}).get("rows_per_person")
     if statement.unit != "person" or rows is None:
@@ -130,19 +137,20 @@ def _one(statement: Statement) -> str:
     return f"person with at most {rows} record{'s' * (rows > 1)} taking part"
 
 
-def _seeded(statement: Statement) -> bool:
+def seeded(statement: Statement) -> bool:
+    """Whether noise can be taken off again."""
     return any(line.noise == SEEDED for line in statement.lines)
 
 
 def _simulation(statement: Statement) -> str | None:
-    if not _seeded(statement):
+    if not seeded(statement):
         return None
     return f"Simulation (seeded noise); with real noise this would be ε = {rounded_up(statement.end_to_end)}"
 
 
-def _with_noise(statement: Statement, sentence: str) -> str:
+def with_noise(statement: Statement, sentence: str) -> str:
     """Return a sentence about ε; of a simulation it holds only on a condition."""
-    return f"With real noise, {sentence[0].lower()}{sentence[1:]}" if _seeded(statement) else sentence
+    return f"With real noise, {sentence[0].lower()}{sentence[1:]}" if seeded(statement) else sentence
 
 
 def _one_machine(statement: Statement) -> str | None:
@@ -159,7 +167,8 @@ def short(*, simulation: bool, one_machine: bool) -> str:
     return ", ".join(text for text, holds in facts if holds)
 
 
-def _sees(statement: Statement) -> tuple[str, str]:
+def seen_by(statement: Statement) -> tuple[str, str]:
+    """Return against whom ε holds, and what that adversary sees."""
     return adversary(statement.trusts, _sharings(statement))
 
 
@@ -173,7 +182,7 @@ def _sharings(statement: Statement) -> list[Sharing | None]:
 
 
 def _adversary(statement: Statement) -> str | None:
-    return _sees(statement)[0] if 0 < statement.end_to_end < math.inf else None
+    return seen_by(statement)[0] if 0 < statement.end_to_end < math.inf else None
 
 
 def _meaning(statement: Statement) -> str:
@@ -182,11 +191,11 @@ def _meaning(statement: Statement) -> str:
         return f"No number bounds what these unprotected releases reveal about a record: {bare}."
     if not statement.trusts:
         return "Nothing that depends on a record left any client."
-    one, others = _UNIT[statement.unit]
+    one, others = UNIT[statement.unit]
     change = "replaced by any other" if statement.adjacency == "replace-one" else "left out"
-    right = rounded_up(100 * statement.best_guess, 3)
-    most = _with_noise(statement, f"On average at most {right} of 100 guesses are right; blind guessing: 50.")
-    return f"An adversary sees {_sees(statement)[1]}, knows {others}, and guesses whether {one} {change}. {most}"
+    right = rounded_up(statement.risk.right_guesses, 3)
+    most = with_noise(statement, f"On average at most {right} of 100 guesses are right; blind guessing: 50.")
+    return f"An adversary sees {seen_by(statement)[1]}, knows {others}, and guesses whether {one} {change}. {most}"
 
 
 def _budget(statement: Statement) -> str:
@@ -196,7 +205,7 @@ def _budget(statement: Statement) -> str:
     given = f"Budget: ε = {budget['epsilon']:g}, δ = {budget['delta']:g}, {budget['adjacency']}, per {budget['unit']}"
     where = "" if budget["scope"] == "end-to-end" else " within that scope"
     epsilon = f"ε = {rounded_up(statement.in_scope, 6)}"
-    spent = f"With real noise, it would spend {epsilon}{where}." if _seeded(statement) else f"Spent{where}: {epsilon}."
+    spent = f"With real noise, it would spend {epsilon}{where}." if seeded(statement) else f"Spent{where}: {epsilon}."
     if budget["scope"] == "landmarks":
         return (
             f"{given}, for learning the landmarks only, which is the paper's claim (Thm 6). {spent} "
@@ -227,7 +236,7 @@ def _other_client(statement: Statement) -> str | None:
     epsilon = statement.against_a_client
     if epsilon is None or math.isinf(epsilon):
         return None
-    against = _with_noise(
+    against = with_noise(
         statement,
         f"Against a client that subtracts its share from the sums, ε = {rounded_up(epsilon)} end to end; against "
         "several that collude, more.",
@@ -244,11 +253,11 @@ def _assumptions(statement: Statement) -> list[str]:
         how = "two noises, √2·μ" if statement.trusts == ("local",) else "one sum with one noise, up to 2·μ"
         one = "person at" if statement.unit == "person" else "record at"
         two = f"For a {one} two of them, ε = {rounded_up(statement.at_two_sites)} ({how})."
-        found.append(f"Sites are disjoint. {_with_noise(statement, two)}")
+        found.append(f"Sites are disjoint. {with_noise(statement, two)}")
     elif len({line.clients for line in statement.lines} - {1}):
         found.append("Sites are disjoint. For what two of them hold, ε is larger.")
     if statement.unit == "record":
-        found.append(f"A record is one row. {_with_noise(statement, _rows(statement))}")
+        found.append(f"A record is one row. {with_noise(statement, _rows(statement))}")
     elif statement.unit == "person":
         found.append("Each person is at one site, under one name there.")
     if (bounds := statement.facts.get("bounds")) is not None:

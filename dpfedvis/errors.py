@@ -1,4 +1,8 @@
-"""The base of every error that this library raises on purpose."""
+"""The base of every error that this library raises on purpose, and its warning."""
+
+
+class NoSignalWarning(UserWarning):
+    """A map that shows nothing but noise: what it looks like is no picture of the records."""
 
 
 class DpfedvisError(ValueError):
@@ -6,3 +10,7 @@ class DpfedvisError(ValueError):
 
     The command line prints the message as one sentence and exits with code 2.
     """
+
+
+class NothingToShow(DpfedvisError):
+    """A run that could show nothing but noise, whatever the data are; nothing was spent. Exit code 3."""

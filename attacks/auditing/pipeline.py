@@ -183,7 +183,7 @@ class PipelineAudit:
             },
             tsne=_BRIEF,
         )
-        estimator.watch(witness=watcher, callbacks=[kept]).fit(fed)
+        estimator.watch(witness=watcher, callbacks=[kept], warns=False).fit(fed)
         public = Learner(budget=budget, mechanism=mechanism, seed=seed).public_for(self.features)
         coins = {client.name: bool(coin) for client, coin in zip(fed.clients, tossed, strict=True)}
         names = list(coins)

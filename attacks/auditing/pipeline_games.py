@@ -26,7 +26,7 @@ from attacks.auditing.references import check_sensitivity
 from attacks.auditing.residuals import Residual, residual
 from attacks.auditing.result import AuditResult
 from attacks.membership.rates import Game, StrongGames, judge
-from attacks.shared.statistics import Limit
+from attacks.shared.statistics import Interval, Limit
 from dpfedvis import FedTSNE
 
 _ROUNDING = 1e-12  # of the norm of an exact difference
@@ -263,12 +263,15 @@ def for_statement(result: AuditResult, games: StrongGames, command: str) -> Audi
 
 def _rates(games: StrongGames) -> tuple[Rate, ...]:
     outcome, limit = games.outcome, games.outcome.limit
-    found = [("right guesses", games.accuracy, games.allowed), ("AUC", outcome.auc, limit.auc())]
+    found: list[tuple[str, Interval, float, float | None]] = [
+        ("right guesses", games.accuracy, games.allowed, None),
+        ("AUC", outcome.auc, limit.auc(), None),
+    ]
     for point in outcome.points:
         if point.fpr is not None and point.tpr is not None:
             name = f"TPR at FPR {point.target:.1%} (counted {point.fpr.value:.1%})"
-            found.append((name, point.tpr, point.allowed))
-    return tuple(Rate(name, each.value, each.low, each.high, allowed) for name, each, allowed in found)
+            found.append((name, point.tpr, point.allowed, point.fpr.value))
+    return tuple(Rate(name, each.value, each.low, each.high, allowed, at) for name, each, allowed, at in found)
 
 
 def _game(number: int, host: str) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accounting.audit_summary import Rate, of_guesses
 from accounting.errors import InvalidParameter
 from dpfedvis.cli.common import print_result
 
@@ -151,11 +152,10 @@ def _state(run: Path, statement: Statement) -> None:
 
 
 def _membership(games: StrongGames) -> str:
-    outcome = games.outcome
-    return (
-        f"  membership: {games.accuracy.value:.1%} guessed right, at most {games.allowed:.1%} allowed "
-        f"(p = {games.excess:.2g}); AUC {outcome.auc}, at most {outcome.limit.auc():.4g}"
-    )
+    outcome, right = games.outcome, games.accuracy
+    share = Rate("right guesses", right.value, right.low, right.high, games.allowed)
+    said = of_guesses(share, len(outcome.members) + len(outcome.others), games.excess).replace("**", "")
+    return f"  membership: {said}\n  AUC {outcome.auc}, at most {outcome.limit.auc():.4g}"
 
 
 def _command(arguments: argparse.Namespace) -> str:

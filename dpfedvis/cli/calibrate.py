@@ -1,4 +1,4 @@
-"""`dpfedvis calibrate`: an ε budget in, calibrated noise out, with every accountant's opinion beside it."""
+"""`dpfedvis calibrate`: a budget or a risk in, calibrated noise out, with every accountant's opinion beside it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ from accounting import (
     InvalidParameter,
     PlannedRelease,
     calibrate,
+    calibrate_to_risk,
     checks,
     sensitivity,
 )
 from accounting.budget import ADJACENCIES
+from accounting.events import TRUSTS
+from accounting.risk import Goal, Risk
+from accounting.rounding import rounded_up
 from accounting.sharing import Sharing
+from dpfedvis.cli.calibrate_map import MAP, map_result, map_table, risk_lines
 from dpfedvis.cli.common import MissingOption, add_command, print_result
 
 _EXAMPLE = """\
@@ -34,6 +39,17 @@ Add --tau-x, --tau-y and --upsilon to see the sensitivity of the paper's Thm 6 b
 see what each adds where they share the noise of a sum (trust aggregate), and what drop-outs and colluders cost:
 
   dpfedvis calibrate --epsilon 1 --delta 1e-5 --mechanism mean-embedding --records 40000 --clients 10 --colluders 2
+
+Instead of ε a risk can be given: how much more often an attack is right on a record than on its neighbour, or how often
+it may find a record at a rate of false alarms. ε is then what this risk is at δ:
+
+  dpfedvis calibrate --advantage 0.1 --delta 1e-5 --mechanism k-means --records 4000
+  dpfedvis calibrate --tpr 0.02 --fpr 0.01 --delta 1e-5 --mechanism mean-embedding --records 4000
+
+All stages of a private map at once, from public numbers, with the shares of the recipe:
+
+  dpfedvis calibrate --epsilon 1 --delta 1e-5 --mechanism private-map --records 4000 --features 784 --clients 10 \\
+      --trust aggregate
 """
 
 Arguments = argparse.Namespace
@@ -58,6 +74,7 @@ def _variable(a: Arguments, bound: str) -> float:
 
 _ONE_SHOT: dict[str, Callable[[Arguments], float]] = {
     "input": lambda a: sensitivity.input(**_common(a, "tau_x")),
+    "k-means": lambda a: sensitivity.cluster_sums(**_common(a, "records")),
     "mean-embedding": lambda a: sensitivity.mean_embedding(**_common(a, "records")),
     "second-moment": lambda a: sensitivity.second_moment(**_common(a, "clip")),
     "gram-rows": lambda a: sensitivity.gram_rows(**_common(a, "tau_x")),
@@ -65,6 +82,7 @@ _ONE_SHOT: dict[str, Callable[[Arguments], float]] = {
     "kernel-rows": lambda a: sensitivity.kernel_rows(**_common(a, "gamma", "landmarks"), tau_x=a.tau_x),
     "histogram": lambda a: sensitivity.histogram(**_common(a)),
 }
+_UPLOADS = {"k-means": 12}  # sweeps of its defaults
 _PER_ROUND: dict[str, Callable[[Arguments], float]] = {
     "gradient": lambda a: _gradient(a, a.bound),
     "variable": lambda a: _variable(a, a.bound),
@@ -79,14 +97,19 @@ def add_parser(subparsers: Any) -> None:
         subparsers,
         "calibrate",
         run,
-        help="set an ε budget, receive calibrated noise",
-        description="Find the noise with which a mechanism uses up an (ε, δ) budget, and compare accountants.",
+        help="set a budget or a risk, receive calibrated noise",
+        description="Find the noise with which a mechanism uses up a budget, or has a risk, and compare accountants.",
         epilog=_EXAMPLE,
     )
-    parser.add_argument("--epsilon", type=float, required=True, help="ε of the whole run")
+    parser.add_argument("--epsilon", type=float, help="ε of the whole run; or a risk instead:")
+    parser.add_argument("--advantage", type=float, help="largest advantage of an attack, from 0 to 1")
+    parser.add_argument("--tpr", type=float, help="largest rate of true positives of an attack, at --fpr")
+    parser.add_argument("--fpr", type=float, help="rate of false positives")
     parser.add_argument("--delta", type=float, required=True, help="δ of the whole run, such as 1e-5")
-    parser.add_argument("--mechanism", choices=MECHANISMS, default="gradient", help="what is released (gradient)")
-    parser.add_argument("--rounds", type=int, help="releases S (50 for gradient, variable and clipped, else 1)")
+    parser.add_argument("--mechanism", choices=(*MECHANISMS, MAP), default="gradient",
+                        help="what is released; private-map is all stages of the recipe (gradient)")  # fmt: skip
+    parser.add_argument("--rounds", type=int, help="releases S (50 for gradient, variable and clipped, 12 for k-means, "
+                        "else 1)")  # fmt: skip
     parser.add_argument("--records", type=float, help="records n_p of the client; the denominator is q·n_p if sampled")
     parser.add_argument("--landmarks", type=int, help="landmarks n_y")
     parser.add_argument("--gamma", type=_floats, help="kernel width γ; several, as 0.01,0.02, for their mean kernel")
@@ -99,7 +122,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--step-size", type=float, help="step size η of variable (one over the smoothness constant)")
     parser.add_argument("--sampling-rate", type=float, help="Poisson sampling rate q of the records in each round")
     parser.add_argument("--adjacency", choices=ADJACENCIES, help="replace-one, or add-remove if sampled")
-    parser.add_argument("--clients", type=int, help="clients that share the noise of a sum over all their records")
+    parser.add_argument("--features", type=int, help="features m, of private-map")
+    parser.add_argument("--trust", choices=TRUSTS, help="trust of private-map (local)")
+    parser.add_argument("--clients", type=int, help="clients that share the noise of a sum over all their records; "
+                        "of private-map, all clients")  # fmt: skip
     fewest = "fewest of them in a sum (all, or from five on all but a tenth, at least one)"
     parser.add_argument("--threshold", type=int, help=fewest)
     parser.add_argument("--colluders", type=int, help="of them, how many may work together with the server (1)")
@@ -114,22 +140,28 @@ def run(arguments: argparse.Namespace) -> int:
         raise
     except (ArithmeticError, ValueError) as error:
         raise CannotAccount(f"these numbers are too large or too small to compute with ({error})") from error
-    print_result(arguments, result, _table(result))
+    print_result(arguments, result, map_table(result) if result["mechanism"] == MAP else _table(result))
     return 0
 
 
 def _result(arguments: argparse.Namespace) -> dict[str, Any]:
     _settle_adjacency(arguments)
-    budget = Budget(arguments.epsilon, arguments.delta, adjacency=arguments.adjacency)
+    goal = _goal(arguments)
+    if arguments.mechanism == MAP:
+        return map_result(arguments, goal)
+    _refuse_map_options(arguments)
     rounds = arguments.rounds
     if rounds is None:
-        rounds = 50 if arguments.mechanism in _PER_ROUND else 1
+        rounds = 50 if arguments.mechanism in _PER_ROUND else _UPLOADS.get(arguments.mechanism, 1)
     count = checks.count("--rounds", rounds)
     planned = PlannedRelease(
         arguments.mechanism, MECHANISMS[arguments.mechanism](arguments), count, sampling_rate=arguments.sampling_rate
     )
-    plan = calibrate(budget, planned)
-    release = plan.releases[0]
+    if goal is None:
+        plan = calibrate(Budget(arguments.epsilon, arguments.delta, adjacency=arguments.adjacency), planned)
+    else:
+        plan = calibrate_to_risk(goal, arguments.delta, planned, adjacency=arguments.adjacency)
+    budget, release = plan.budget, plan.releases[0]
     return {
         "mechanism": arguments.mechanism,
         "adjacency": budget.adjacency,
@@ -144,9 +176,28 @@ def _result(arguments: argparse.Namespace) -> dict[str, Any]:
         "sharing": _sharing(arguments, release.sigma),
         "epsilon": budget.epsilon,
         "delta": budget.delta,
+        "risk": Risk.of([plan.composition]).to_dict(),
         "accountant": plan.accountant.name,
         "accountants": _opinions(arguments.accountants, plan.composition, release),
     }
+
+
+def _goal(arguments: argparse.Namespace) -> Goal | None:
+    """Return the risk to calibrate to; None where there is an ε. One of the two is given."""
+    given = (arguments.advantage, arguments.tpr, arguments.fpr)
+    if given == (None, None, None):
+        if arguments.epsilon is None:
+            raise MissingOption("calibrate needs --epsilon, --advantage, or --tpr with --fpr")
+        return None
+    if arguments.epsilon is not None:
+        raise InvalidParameter("--epsilon", arguments.epsilon, "left out where a risk is given")
+    return Goal(*given)
+
+
+def _refuse_map_options(arguments: argparse.Namespace) -> None:
+    for name in ("features", "trust"):
+        if (value := getattr(arguments, name)) is not None:
+            raise InvalidParameter(f"--{name}", value, f"left out for {arguments.mechanism}, which is no {MAP}")
 
 
 def _sharing(arguments: argparse.Namespace, sigma: float) -> dict[str, Any] | None:
@@ -231,7 +282,7 @@ def _table(result: dict[str, Any]) -> str:
     sampled = f", sampling rate {result['sampling_rate']:g}" if result["sampling_rate"] else ""
     rounds = f"{result['rounds']} round" + ("s" if result["rounds"] != 1 else "")
     lines = [
-        f"{result['mechanism']}, {rounds}, {result['adjacency']}{sampled}, budget ε = {result['epsilon']:g}, "
+        f"{result['mechanism']}, {rounds}, {result['adjacency']}{sampled}, budget ε = {rounded_up(result['epsilon'])}, "
         f"δ = {result['delta']:g}",
         "",
     ]
@@ -245,6 +296,7 @@ def _table(result: dict[str, Any]) -> str:
     ]
     if result["mu"] is not None:
         lines.append("  μ".ljust(24) + f"{result['mu']:.6g}")
+    lines += risk_lines(result["risk"])
     if (shared := result["sharing"]) is not None:
         lines += [
             "",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from dpfedvis.cli.common import add_command, path, print_result
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dpfedvis.data import Dataset
 
 EPILOG = """examples:
@@ -113,14 +115,24 @@ def write_example(args: argparse.Namespace) -> int:
     from dpfedvis.data.example import hospitals
     from dpfedvis.runs.folder import refuse_taken, write_texts
 
-    refuse_taken(args.out)
     patients = checks.whole("--patients", args.patients, 10, 1_000_000)
-    written = write_texts(args.out, hospitals(patients, checks.at_least("--seed", args.seed, 0)))
+    texts = hospitals(patients, checks.at_least("--seed", args.seed, 0))
+    if not _same_files(args.out, texts):
+        refuse_taken(args.out)
+    written = write_texts(args.out, texts)
     files, schema = [str(each) for each in written[:-1]], str(written[-1])
     command = f"dpfedvis run --data {args.out}/*.csv --schema {schema} --epsilon 2 --out runs/hospitals"
     words = f"{len(files)} hospitals in {args.out}, with their public schema {schema}\nnext: {command}"
     print_result(args, {"files": files, "schema": schema}, words)
     return 0
+
+
+def _same_files(folder: "Path", texts: dict[str, str]) -> bool:
+    """Whether a folder holds these files and no others, so that nothing is lost if they are written again."""
+    held = {path.name: path for path in folder.iterdir()} if folder.is_dir() else {}
+    return held.keys() == texts.keys() and all(
+        path.read_bytes() == texts[name].encode() for name, path in held.items() if path.is_file()
+    )
 
 
 def list_rows() -> list[dict[str, Any]]:

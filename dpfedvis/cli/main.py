@@ -23,6 +23,7 @@ from dpfedvis.cli import (
     data,
     demo,
     federation,
+    plan,
     report,
     reproduce,
     run,
@@ -40,11 +41,11 @@ from dpfedvis.cli.common import (
     shown_site_log,
 )
 from dpfedvis.cli.settings_flags import LateParser
-from dpfedvis.errors import DpfedvisError
+from dpfedvis.errors import DpfedvisError, NothingToShow
 from dpfedvis.numerics.plain_text import visible
 
 _COMMANDS = (
-    *(run, statement, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo),
+    *(run, plan, statement, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo),
     *(federation, site, server),
 )
 
@@ -104,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except (AccountingError, DpfedvisError) as error:
         print(f"dpfedvis: {visible(str(error))}", file=sys.stderr)
-        return 2
+        return 3 if isinstance(error, NothingToShow) else 2
     except BrokenPipeError:
         # The reader, such as `head`, has gone; the interpreter would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

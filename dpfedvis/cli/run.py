@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpfedvis.cli.settings_flags import add_settings, spelled_as_flags
+from dpfedvis.errors import NothingToShow
 
 if TYPE_CHECKING:
     from dpfedvis.runs.execute import Run
     from dpfedvis.runs.settings import RunConfig
+    from dpfedvis.server.forecast import Forecast
 
 _EXAMPLE = """\
 examples:
@@ -29,10 +31,14 @@ In a TOML file a setting of a mechanism or a map may stand in a table of its nam
 
 The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
 statement.md and .json, uploads/ (what was released), provenance.json, report.html (a page about the run) and figures/;
-with --density also density.npz and density.png. With release none the map is that of the published anchors. The
-folder holds no record. A run with seeded noise is a simulation: the noise can be taken off. For built-in data it also
-writes scores and the place and label of every record to simulation/, which nobody has in a real federation;
---no-evaluate leaves that out, and so does real noise.
+with --density also density.npz and density.png. With release none the map is that of the published anchors;
+verdict.json says what of it is signal, and regions.csv what each region is, in the units of the schema. The folder
+holds no record. A run with seeded noise is a simulation: the noise can be taken off. For built-in data it also writes
+scores and the place and label of every record to simulation/, which nobody has in a real federation; --no-evaluate
+leaves that out, and so does real noise.
+
+A run that could show nothing but noise, whatever the data are, stops before it spends, with exit code 3; --anyway goes
+on, and "dpfedvis plan" says what would be enough. A run that is resumed is never stopped.
 
 Each file is a client, named by the file; in a single file, each value of the client column. Only --clients or
 --partition deals the records to others, which is a simulation. A schema (see dpfedvis data schema) says what each
@@ -54,7 +60,19 @@ released yet, and records as input perturbation left them. Do not publish it; it
 """
 
 
-_NO_SETTINGS = ("out", "views", "config", "json", "run", "resume", "ledger", "lifetime_epsilon")
+_NO_SETTINGS = (
+    "out",
+    "views",
+    "config",
+    "json",
+    "run",
+    "resume",
+    "replace",
+    "anyway",
+    "ledger",
+    "lifetime_epsilon",
+    "columns",
+)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -70,6 +88,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--out", required=True, metavar="FOLDER", help="folder of the run; new or empty")
     parser.add_argument("--resume", action="store_true", default=False, help="resume the unfinished run in --out; "
                         "only settings that draw may change")  # fmt: skip
+    parser.add_argument("--anyway", action="store_true", default=False, help="go on where no data of this size can be "
+                        "seen (else the run stops before it spends, with exit code 3; see dpfedvis plan)")  # fmt: skip
+    parser.add_argument("--replace", action="store_true", default=False, help="set a run that is in --out aside, and "
+                        "its views: to FOLDER.before; what it released stays in the ledger of its records")  # fmt: skip
     parser.add_argument("--config", metavar="FILE.toml", help="settings by name; flags win over them")
     parser.add_argument("--views", metavar="FOLDER", help="write each client's private view there (CSV with ids, PNG, "
                         "HTML); not in the run's folder, for views show records")  # fmt: skip
@@ -112,6 +134,8 @@ def _run(arguments: argparse.Namespace) -> int:
             ledger=getattr(arguments, "ledger", None),
             lifetime_epsilon=getattr(arguments, "lifetime_epsilon", None),
             tell=_tell,
+            foresee=None if arguments.anyway else _foresee,
+            replace_old=arguments.replace,
         )
     finally:
         bar.close()
@@ -121,6 +145,16 @@ def _run(arguments: argparse.Namespace) -> int:
     summary = {**done.summary(), "chosen": chosen(given, done.config)}
     print(json.dumps(summary, indent=2) if arguments.json else _page(done, summary))
     return 0
+
+
+def _foresee(found: Forecast) -> None:
+    """Stop before anything is spent where no data can be seen; warn on a terminal where they hardly can."""
+    ways = ", ".join(way.sentence for way in found.ways)
+    instead = f" Enough would be: {ways}." if ways else ""
+    if found.signal == "no":
+        raise NothingToShow(f"{found.sentence}{instead} Nothing was spent; --anyway goes on")
+    if found.signal == "unlikely" and sys.stderr.isatty():
+        print(f"dpfedvis: warning: {found.sentence}{instead}", file=sys.stderr)
 
 
 def _tell(notes: Sequence[str]) -> None:
@@ -157,6 +191,7 @@ def _page(done: Run, summary: dict[str, Any]) -> str:
     choices = ", ".join(f"{name} = {value}" for name, value in summary["chosen"].items())
     config = done.config
     lines = [
+        done.estimator.verdict_.sentence,
         f"{config.map} of {config.data_name}, mechanism {config.mechanism}, release {config.release}",
         summary["headline"],
     ]

@@ -97,9 +97,12 @@ def _start(arguments: argparse.Namespace) -> int:
     kit = _kit(arguments)
     os.umask(0o077)
     refuse_running(kit)
-    for check in check_site(kit, offline=True):
-        if not check.passed:
+    for check in check_site(kit):
+        if check.passed:
+            continue
+        if check.name != "connection":
             raise UnusableArgument(f"{check.name}: {check.words} (dpfedvis site check {kit.folder})")
+        print(f"{kit.name}: {check.words}; it goes on trying", file=sys.stderr, flush=True)
     dataset = OwnTable.read(kit.home).prepare(kit.name)
     told = {"site": kit.name, "records": len(dataset.X), "server": f"{kit.server}:{kit.port}"}
     print_result(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from accounting import checks
 from dpfedvis.cli.common import UnusableArgument, add_command, path, print_result
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ examples:
   dpfedvis run --data digits --clients 5 --epsilon 4 --out runs/stated
   dpfedvis statement runs/stated
   dpfedvis statement --ledger runs/stated/ledger.sqlite --json
+  dpfedvis statement runs/stated --registry runs/stated.yaml --nist runs/stated-nist.html
 
 Every number of a run is computed anew from its ledger, ledger.sqlite in its folder. The ledger of some records, for
 all runs with real noise on them, is in $XDG_STATE_HOME/dpfedvis/ledgers (else ~/.local/state/dpfedvis/ledgers), or
@@ -36,6 +39,10 @@ def add_parser(subparsers: Any) -> None:
         epilog=_EXAMPLE,
     )
     parser.add_argument("folder", nargs="?", type=path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("--registry", type=path, metavar="FILE.yaml", dest="out", help="also write a draft for "
+                        "OpenDP's registry of deployments; what only you know is marked in it")  # fmt: skip
+    parser.add_argument("--nist", type=path, metavar="FILE", help="also write answers to the questions of NIST SP "
+                        "800-226, as .html or .md; of a simulation with utility by class and site")  # fmt: skip
     parser.add_argument("--ledger", type=path, metavar="FILE", help="a ledger, of a run or of some records")
 
 
@@ -45,8 +52,27 @@ def run(arguments: argparse.Namespace) -> int:
         given = "neither" if arguments.folder is None else f"both {arguments.folder} and {arguments.ledger}"
         raise UnusableArgument(f"give the folder of a run or --ledger FILE, one of the two; {given} was given")
     found = of_run(arguments.folder) if arguments.ledger is None else of_ledger(arguments.ledger)
+    if arguments.out is not None:
+        from accounting.registry import registry
+
+        _write(arguments.out, registry(found))
+    if arguments.nist is not None:
+        from dpfedvis.reporting.risk_figures import nist_page
+
+        html = checks.one_of("ending of --nist", arguments.nist.suffix, (".html", ".md")) == ".html"
+        told = json.loads(found.to_json())
+        _write(arguments.nist, nist_page(told, arguments.folder, html=html))
     print_result(arguments, found.to_dict(), str(found).rstrip("\n"))
     return 0
+
+
+def _write(file: Path, text: str) -> None:
+    from dpfedvis.numerics.files import write_text
+    from dpfedvis.runs.folder import writing
+
+    with writing(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(file, text)
 
 
 def of_run(folder: Path) -> Statement:

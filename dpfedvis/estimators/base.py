@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from accounting import Budget, Ledger, UnprotectedReleaseError
 from accounting.errors import InvalidParameter
 from accounting.statement import Statement, state
-from dpfedvis.data import FederatedData
+from dpfedvis.data import FederatedData, Schema
 from dpfedvis.data.features import Vectors, with_features
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.estimators.given_data import federated, new_records, public_facts
@@ -35,9 +35,10 @@ from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.preparation import refuse_unprotected
 from dpfedvis.server.program import RowKind
 from dpfedvis.server.session import Session
+from dpfedvis.server.verdict import Verdict, unjudged, verdict_of_rows
 from dpfedvis.site import SiteLedger
 
-_OF_THIS_PROCESS = ("_watched", "_checkpoint", "_progress", "_site_ledger", "_run", "_processes", "_real")
+_OF_THIS_PROCESS = ("_watched", "_checkpoint", "_progress", "_site_ledger", "_run", "_processes", "_real", "_warns")
 _WAYS_OUT = (
     "Ways out: release='noisy', which adds calibrated noise to every row; mechanism='input', which perturbs the "
     "records themselves, so that everything after is post-processing; release='none', where each client places its "
@@ -60,6 +61,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     ledger_ : Ledger
     statement_ : Statement
         What may be said about privacy, as Markdown (``str(statement_)``) and JSON.
+    verdict_ : Verdict
+        What of the map is signal; see `dpfedvis.server.verdict`.
     """
 
     random_state: int
@@ -79,6 +82,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     _real: NVFlare | None = None
     _receipts: tuple[str, ...] = ()
     _between_machines: bool = False
+    _warns: bool = True
+    _heads: Mapping[str, Sequence[Any]] = MappingProxyType({})
     _data_facts: dict[str, Any]
     _remarks: tuple[str, ...] = ()
 
@@ -94,6 +99,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         run: str | None = None,
         processes: str | Path | None = None,
         link: NVFlare | None = None,
+        warns: bool = True,
     ) -> Self:
         """Let others look on when this estimator fits; a clone of it has nobody who does.
 
@@ -121,7 +127,10 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             Make each site a process of its own, with its files in this folder. Places of records then stay there.
         link : NVFlare, optional
             Real sites; the data that are fitted to then have their names and schema, and no records.
+        warns : bool
+            Whether to raise `NoSignalWarning` where the map shows nothing but noise. Not where who looks on says it.
         """
+        self._warns = warns
         self._checkpoint, self._progress = None if checkpoint is None else Path(checkpoint), progress
         self._site_ledger, self._run = site_ledger, run
         self._processes, self._real = None if processes is None else Path(processes), link
@@ -265,6 +274,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
     def _carry_out(self, fed: FederatedData, program: Program) -> tuple[Published, Link]:
         """Run a program on sites made of these data; keep what it published."""
         self._claim(fed)
+        self.program_ = program
         checkpoint = self._checkpoint
         link = self._link(fed, program.settings.noise)
         try:
@@ -275,11 +285,29 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             link.close()
         self._keep(fed, published.feddl)
         self._between_machines = self._real is not None
+        # A simulation has nothing to sign; and a name tells who took part where that is the unit.
+        budget = self.settings_.budget
+        named = program.settings.noise == "discrete" and (budget is None or budget.unit != "client")
+        self._heads = {each.site: [each.sequence, each.head] for each in published.receipts if named and each.sequence}
         if self._real is not None:
             self._receipts = tuple(sorted(receipt.site for receipt in published.receipts))
             self._data_facts["records"] = round(sum(each.denominator for each in published.contract.members))
         self._remarks, self.landmarks_ = published.remarks, published.landmarks
+        self.verdict_ = published.verdict or self._verdict_of(published)
         return published, link
+
+    def _verdict_of(self, published: Published) -> Verdict:
+        """Judge rows by their noise; where that is in the records themselves, by coordinates of the rows."""
+        if self._mechanism.protection == "home":
+            return unjudged("the noise is in the records, and no coordinates were made of them")
+        if not published.rows:
+            return unjudged("nothing but landmarks was released")
+        return verdict_of_rows(np.concatenate(published.rows), published.row_noise)
+
+    @property
+    def schema_of_landmarks(self) -> Schema | None:
+        """The schema by which a landmark's values are those of columns; None after public features, or without one."""
+        return None if self._joined or self._features is not None else self._schema
 
     def _link(self, fed: FederatedData, noise: str) -> Link:
         """Return the link to real sites, or to sites made of these data."""
@@ -363,7 +391,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         return state(
             self.ledger_,
             facts=self._facts(),
-            remarks=self._remarks,
+            remarks=(self.verdict_.sentence, *self._remarks),
             simulation=simulation,
             one_machine=not self._between_machines,
         )
@@ -379,6 +407,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             "ledger": "the server's mirror of the sites' ledgers",
             **self._data_facts,
             **({"receipts": self._signed_by()} if self._between_machines else {}),
+            **({"heads": self._heads} if self._heads else {}),
             "landmarks": len(self.landmarks_),
             "rounds": len(result.trace),
             "bandwidth": list(result.public.kernel.gammas),

@@ -104,6 +104,7 @@ def public_facts(fed: FederatedData, settings: EstimatorSettings) -> dict[str, A
         found["ranges"] = ranges
     if fed.schema is not None:
         found["schema"] = f"{len(fed.schema.features)} columns as features, sha256 {fed.schema.sha256}"
+    found["columns"] = fed.n_features if fed.schema is None else [each.name for each in fed.schema.features]
     if fed.features is not None:
         # The hash of vectors from a file would tell of the records.
         of_file = isinstance(fed.features, Vectors)

@@ -28,6 +28,7 @@ from dpfedvis.numerics.layouts import LaidOut, Layout, Task
 from dpfedvis.numerics.neighbors import Method
 from dpfedvis.server import Program
 from dpfedvis.server.feddl import NoiseName
+from dpfedvis.server.verdict import verdict_of_rows
 from dpfedvis.site.views import checked_records
 
 # Fewer have no spectral start in two dimensions.
@@ -65,8 +66,15 @@ class FederatedMap(PrivateMapEstimator):
         self.distances_: DistanceEstimate = (
             GramDistances(left) if self.settings_.distances == "gram" else NystromDistances(left, self._signs)
         )
+        if self._mechanism.protection == "home":
+            self.verdict_ = verdict_of_rows(self.distances_.left, self._noise_at_home)
         self.embedding_ = self._ordered(self.lay_out(self.distances_))
         return self
+
+    @property
+    def _noise_at_home(self) -> float:
+        """Standard deviation of the noise in each value of a perturbed record, and so in each Gram coordinate."""
+        return max(plan.sigma(0.0) for plan in self.feddl_.plans)
 
     def lay_out(self, estimate: DistanceEstimate) -> Array:
         """Return the map of records from their distances, shape (n, 2)."""

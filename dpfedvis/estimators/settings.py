@@ -181,7 +181,7 @@ class EstimatorSettings(BaseModel):
         " its sweeps",
     )
     features: Any = told(
-        None, _features, "public features of each record: hog, hog:28x28, or a file of vectors joined by id", "data"
+        None, _features, "public features of each record: hog, hog:28x28, l2, or a file of vectors joined by id", "data"
     )
     compare_features: Any = told(
         None, _features, "the same, by which a client compares its own records at home", "data", draws=True
@@ -361,7 +361,7 @@ class EstimatorSettings(BaseModel):
         if self.delta is not None or self.epsilon is None:
             return self.delta
         units = self.public_units(fed)
-        return DELTA if units is None else min(DELTA, 1 / (10 * units))
+        return DELTA if units is None else delta_for(units)
 
     def public_units(self, fed: FederatedData) -> int | None:
         """Public number of records or persons, or what stands in for it; None where there is none."""
@@ -445,6 +445,11 @@ class EstimatorSettings(BaseModel):
     def _made(self, name: str) -> Any:
         kinds: dict[str, Any] = {**LAYOUTS, CLUSTERS: SpectralSettings, PRIVATE_MAP: Recipe}
         return kinds[name](**self.tables.get(name, {}))
+
+
+def delta_for(units: int) -> float:
+    """Return the δ that is chosen for a public number of records or persons."""
+    return min(DELTA, 1 / (10 * units))
 
 
 def about(model: type[EstimatorSettings], name: str) -> About:

@@ -31,8 +31,8 @@ class FedTSNE(FederatedMap):
     epsilon : float, optional
         Short for a budget of this ε, for one record, with δ = 1e-5, or 1/(10 n) for more than 10,000 records.
     features : str, callable or path-like, optional
-        Public features that each client maps its records by, at home: ``"hog"``, ``"hog:28x28"``, a function that maps
-        each record by itself, or a file of vectors that are joined by the ids of the records.
+        Public features that each client maps its records by, at home: ``"hog"``, ``"hog:28x28"``, ``"l2"``, a function
+        that maps each record by itself, or a file of vectors that are joined by the ids of the records.
     compare_features : optional
         The same, by which a client compares its own records when it places them.
     release : {"exact", "noisy", "none"}, optional

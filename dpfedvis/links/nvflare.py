@@ -7,12 +7,13 @@ A machine that was away comes back with the next job, so that one is begun as so
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 import socket
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from io import StringIO
@@ -35,6 +36,7 @@ BEGUN = "job"  # in the checkpoint: a job of the run has begun
 PATIENCE = 20.0
 APPROVAL = 24 * 3600.0
 _POLL = 0.3
+_ASK_FOR_WORK = 0.25  # seconds
 _MOST_LOST = 2  # jobs of one run that may end without a result
 _CONNECT = 30.0
 _SEE = "resume the run; if it ends again, see the log of the server"
@@ -357,4 +359,13 @@ def _export(folder: Path, name: str, server: object, sites: int) -> Path:
         recipe.export(str(folder))
     for code in list(folder.rglob("custom")):
         shutil.rmtree(code)
+    # How often a site asks for work: the engine's two seconds, twice, are most of a short run.
+    _set(folder, "config_fed_server.json", {"server": {"task_request_interval": _ASK_FOR_WORK}})
+    _set(folder, "config_fed_client.json", {"default_task_fetch_interval": _ASK_FOR_WORK})
     return next(path.parent for path in folder.rglob("meta.json"))
+
+
+def _set(folder: Path, name: str, settings: Mapping[str, Any]) -> None:
+    """Add settings to a file of a job."""
+    for path in folder.rglob(name):
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | settings, indent=2), encoding="utf-8")

@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,8 @@ _MOST_REQUEST = 2**28  # bytes
 _RUN = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _APPROVAL_POLL = 1.0
 _log = logging.getLogger(__name__)
+# A job would import torch at each machine, where it is installed, to send tensors. Bytes need none of it.
+sys.modules.setdefault("nvflare.app_opt.pt.decomposers", None)  # type: ignore[arg-type]
 
 
 class SitePart:

@@ -184,10 +184,16 @@ def _connection(kit: Kit) -> str:
     try:
         with (
             socket.create_connection((kit.server, kit.port), timeout=_SECONDS) as plain,
-            context.wrap_socket(plain, server_hostname=kit.server),
+            context.wrap_socket(plain, server_hostname=kit.server) as secured,
         ):
-            return f"{where} answers, with the certificate of this federation"
-    except ssl.SSLError as error:
-        raise CheckFailed(f"{where} is not the server of this federation ({error.reason})") from None
+            # In TLS 1.3 a client is done before the server has looked at its certificate: only then does it speak.
+            if secured.recv(1):
+                return f"{where} answers, with the certificate of this federation"
+            raise ConnectionResetError
+    except ssl.SSLCertVerificationError as error:
+        raise CheckFailed(f"{where} is not the server of this federation ({error.verify_message})") from None
+    except (ssl.SSLError, ConnectionResetError) as error:
+        why = f" ({error.reason})" if isinstance(error, ssl.SSLError) else ""
+        raise CheckFailed(f"{where} does not accept the certificate of this kit{why}") from None
     except OSError as error:
         raise CheckFailed(f"{where} does not answer ({error}); sites only dial out, to this port") from None

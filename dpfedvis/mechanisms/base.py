@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -197,6 +197,14 @@ class Mechanism(Protocol):
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Return the next Y, from the weighted average of the uploads; done at the server."""
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A mechanism whose uploads count each landmark's records: a verdict can be given on its maps."""
+
+    def counts(self, average: Array) -> Array:
+        """Return each landmark's share of the records in an average, shape (n_y,)."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from dpfedvis.numerics.projections import clip_norms
 
 # A landmark with less than this fraction of an equal share of the records counts as empty: its count is mostly noise.
 EMPTY = 0.25
+SURE = 2.0  # standard deviations above pure noise, below which steps and counts tell nothing
 
 
 @dataclass(frozen=True)
@@ -71,16 +72,17 @@ class KMeans(BaseMechanism):
         self, local: PreparedRecords, Y: Array, public: PublicParameters, grid: Grid, factor: float = 1.0
     ) -> Integers:
         """Sum offsets and count records; the nearest landmark is the first of the nearest, by exact distances."""
-        return cluster_sums(local.cells(grid), grid.nearest(Y), grid, self._radius(public), factor=factor)
+        return cluster_sums(local.cells(grid), grid.nearest(Y), grid, self.radius(public), factor=factor)
 
     def update(self, Y: Array, average: Array, public: PublicParameters, optimiser: Optimiser) -> Update:
         """Move each landmark to its mean, and each empty one next to a full one, to share its records."""
-        radius, counts = self._radius(public), likely(average[:, -1], public.noise)
+        radius, counts = self.radius(public), likely(average[:, -1], public.noise)
         least = EMPTY / len(Y)
         shares = np.maximum(counts, least)
         steps = average[:, :-1] / shares[:, None]
         moves = clip_norms(steps * kept(steps, public.noise / shares), 1.0) * radius
-        empty = np.flatnonzero(counts < least)
+        # Where noise is larger than shares, it alone makes counts small.
+        empty = np.flatnonzero((counts < least) & (average[:, -1] < 1 / len(Y) - SURE * public.noise))
         moved = Y + moves
         moved[empty] = Y[empty]
         full = np.argsort(-counts, kind="stable")[: len(Y) - len(empty)]
@@ -91,7 +93,12 @@ class KMeans(BaseMechanism):
             moved[empty] = moved[full[np.arange(len(empty)) % len(full)]] + beside
         return Update(moved.astype(Y.dtype, copy=False))
 
-    def _radius(self, public: PublicParameters) -> float:
+    def counts(self, average: Array) -> Array:
+        """The last column."""
+        return average[:, -1]
+
+    def radius(self, public: PublicParameters) -> float:
+        """R, in the units of the records."""
         return self.reach / math.sqrt(2 * public.kernel.mean_gamma)
 
 
@@ -99,13 +106,16 @@ def likely(counts: Array, noise: float) -> Array:
     """Return counts drawn towards their mean by as much as they are noise, shape (k,): a Wiener filter.
 
     Model: counts scatter around 1/k with variance v, plus noise of standard deviation `noise`. v is estimated as their
-    mean square less that of the noise. Where it is all noise, no landmark seems empty. Post-processing.
+    mean square less that of the noise. Where the mean square is less than `SURE` standard deviations above that of pure
+    noise, each √(2/k) of it, all counts are taken for alike: no landmark seems empty. Post-processing.
     """
     middle = 1 / len(counts)
-    square = float(np.mean(np.square(counts - middle)))
-    if not square:
+    if not noise:
         return counts
-    likely_counts: Array = middle + (counts - middle) * max(0.0, 1 - noise**2 / square)
+    square = float(np.mean(np.square(counts - middle)))
+    if square < noise**2 * (1 + SURE * math.sqrt(2 / len(counts))):
+        return np.full_like(counts, middle)
+    likely_counts: Array = middle + (counts - middle) * (1 - noise**2 / square)
     return likely_counts
 
 
@@ -117,6 +127,10 @@ def kept(steps: Array, noise: Array) -> Array:
     square of the steps minus that of the noise. As the landmarks settle, s_j² falls, and the last sweeps add little
     noise. Their sum is at most 1, since no true step is longer. This is post-processing.
 
+    Where that sum is below `SURE` standard deviations of what pure noise has, no step is taken at all: the positive
+    parts of noise would else add up to a random walk. With weights w_i ∝ 1/noise_i², each of the kd terms
+    w_i step_ij² has variance 2/W² under pure noise, with W = Σ 1/noise_i².
+
     Parameters
     ----------
     steps : array of shape (k, d)
@@ -125,8 +139,12 @@ def kept(steps: Array, noise: Array) -> Array:
     if not noise.any():
         return np.ones_like(steps)
     weights = 1 / np.square(noise)
-    weights /= weights.sum()
-    signal = np.maximum(weights @ np.square(steps) - weights @ np.square(noise), 0.0)
+    scale = float(weights.sum())
+    weights /= scale
+    above = weights @ np.square(steps) - weights @ np.square(noise)
+    if above.sum() < SURE * math.sqrt(2 * steps.size) / scale:
+        return np.zeros_like(steps)
+    signal = np.maximum(above, 0.0)
     signal /= max(float(signal.sum()), 1.0)
     part: Array = signal / (signal + np.square(noise)[:, None])
     return part

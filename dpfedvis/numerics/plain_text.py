@@ -13,7 +13,7 @@ _MARKUP = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)")
 _CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
 _ELEMENT = re.compile(r"(?<!\\)<(?=[A-Za-z/!?])")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "'")
+_FORMULA = ("=", "+", "-", "@", "\t", "\n", "'")
 
 
 def visible(text: str) -> str:
@@ -36,10 +36,11 @@ def without_elements(markdown: str) -> str:
 def in_spreadsheet(text: str) -> str:
     """Return text as a cell that no spreadsheet runs: an apostrophe tells it that what looks like a formula is text.
 
-    Numbers stay as they are, also negative ones. `from_spreadsheet` is the inverse.
+    Numbers stay as they are, also negative ones. `from_spreadsheet` is the inverse, but for carriage returns, which
+    would begin a line and become spaces.
     """
-    first = text.lstrip(" ")  # as some programs read a cell
-    return f"'{text}" if first.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+    text = text.replace("\r", " ")
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def from_spreadsheet(cell: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -47,17 +47,22 @@ class Member:
         ω_p in the server's average.
     key : str
         Its public key (Ed25519), in hexadecimal digits.
+    epsilon : float, optional
+        ε of this site, where its policy allows less than the budget of the run: it adds more noise.
     """
 
     name: str
     denominator: float
     weight: float
     key: str = ""
+    epsilon: float | None = None
 
     def __post_init__(self) -> None:
         checks.text("name of a site", self.name)
         checks.positive(f"denominator of {self.name}", self.denominator)
         checks.between(f"weight of {self.name}", self.weight, LEAST_WEIGHT, 1.0)
+        if self.epsilon is not None:
+            checks.positive(f"epsilon of {self.name}", self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,13 +203,53 @@ class Contract:
     @cached_property
     def plan(self) -> RunPlan | None:
         """The noise multipliers of all protected releases; None if there are none."""
-        facts = (self.budget, self.mechanism, self.rounds, self.sampling_rate, self.noise, self.extras, self.values)
+        return self._planned(self.budget)
+
+    def _planned(self, budget: Budget | None) -> RunPlan | None:
+        facts = (budget, self.mechanism, self.rounds, self.sampling_rate, self.noise, self.extras, self.values)
         return plan_run(*facts, retries=self.retries)
+
+    def budget_of(self, site: str) -> Budget | None:
+        """Return the budget of one site: with its own ε, where that is smaller."""
+        epsilon = self.members[self.places[site]].epsilon
+        if self.budget is None or epsilon is None or epsilon >= self.budget.epsilon:
+            return self.budget
+        return replace(self.budget, epsilon=epsilon)
+
+    def plan_of(self, site: str) -> RunPlan | None:
+        """Return the noise multipliers of one site: those of the run, or of its own ε."""
+        return self._own_plans[self.places[site]] or self.plan
+
+    @cached_property
+    def _own_plans(self) -> list[RunPlan | None]:
+        """The noise multipliers of each site that has an ε of its own."""
+        budgets = [self.budget_of(each.name) for each in self.members]
+        made = {each: self._planned(each) for each in set(budgets) if each != self.budget}
+        return [made.get(each) for each in budgets]
+
+    @cached_property
+    def noise_ratio(self) -> float:
+        """Noise of an average of all sites, relative to that without smaller ε of single sites; of equal uploads."""
+        base, own = self.plan, self._own_plans
+        if base is None or not any(own):
+            return 1.0
+        first = base.multipliers.releases[0]
+        sigmas = [(each or base).multipliers[first.planned.what].sigma for each in own]
+        squares = [(sigma / first.sigma) ** 2 for sigma in sigmas]
+        if self.trust == "central":
+            return math.sqrt(max(squares))
+        common = 0.0 if self.sharing is None else self.sharing.parties / self.sharing.shares - len(squares)
+        return math.sqrt((common + math.fsum(squares)) / (common + len(squares)))
 
     @cached_property
     def epsilon(self) -> float:
         """ε of all protected releases of a site together, at the budget's δ; 0 if there are none."""
         return 0.0 if self.plan is None else self.plan.multipliers.epsilon
+
+    def epsilon_of(self, site: str) -> float:
+        """ε of all protected releases of one site; see `epsilon`."""
+        plan = self.plan_of(site)
+        return 0.0 if plan is None else plan.multipliers.epsilon
 
     @cached_property
     def counts(self) -> dict[str, int]:
@@ -222,7 +267,8 @@ class Contract:
         rate = public.sampling_rate or 1.0
         denominators = [rate * member.denominator for member in self.members]
         weights = [member.weight for member in self.members]
-        plans = site_plans(self.plan, mechanism, public, self.names, denominators, weights, self.sharing)
+        sharing, own = self.sharing, self._own_plans
+        plans = site_plans(self.plan, mechanism, public, self.names, denominators, weights, sharing, own)
         self.__dict__["_last"] = ((mechanism, public), plans)
         return plans
 
@@ -234,10 +280,11 @@ class Contract:
         # A grid may follow from landmarks that are still to come: what rounding adds is then left out.
         known = public.grid is not None or mechanism.needs_norm
         cell = mechanism.cell(public, mechanism.grid(public, np.zeros((1, public.features)))) if known else 0.0
-        sigmas = [plan.sigma(cell) for plan in plans]
-        if mechanism.trust != "local":
-            return (sigmas[0] * (1.0 if self.sharing is None else self.sharing.factor)) ** 2
-        return math.fsum((plan.weight * sigma) ** 2 for plan, sigma in zip(plans, sigmas, strict=True))
+        if mechanism.trust == "central":
+            return plans[0].sigma(cell) ** 2
+        if mechanism.trust == "aggregate":
+            return math.fsum(plan.variance_alone(cell) for plan in plans)
+        return math.fsum((plan.weight * plan.sigma(cell)) ** 2 for plan in plans)
 
 
 def _integer(name: str, value: object) -> int:

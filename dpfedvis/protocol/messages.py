@@ -244,6 +244,8 @@ class Description(Typed):
         Whether its records have labels.
     preparation : str
         How they became numbers: hashes of schema and public features.
+    epsilon : float, optional
+        Largest ε of one run that its policy allows; None for any.
     """
 
     site: str
@@ -253,6 +255,7 @@ class Description(Typed):
     dtype: str = "float32"
     labels: bool = False
     preparation: str = ""
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True)

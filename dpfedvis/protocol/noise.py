@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from accounting import DiscreteNoise, GaussianRelease, NoiseSource, SeededNoise
@@ -14,7 +16,7 @@ NOISE_SOURCES = ("seeded", "discrete")
 def add_noise(
     source: NoiseSource, values: Integers, event: GaussianRelease, parties: int = 1, relative: Floats | None = None
 ) -> Integers:
-    """Add the noise that an event states, or one of several parties' share of it.
+    """Add the noise that an event states, or one of several parties' share of it and what is that party's own.
 
     Parameters
     ----------
@@ -29,8 +31,21 @@ def add_noise(
     """
     assert event.grid is not None
     least = 1.0 if relative is None else float(relative.min())
-    cells = parameter(event.sigma, event.grid, parties=parties, least=least)
+    cells = parameter(common_sigma(event), event.grid, parties=parties, least=least)
+    if event.own is not None:
+        cells = math.hypot(cells, event.own / event.grid)
     return source.add_integers(values, cells if relative is None else cells * relative)
+
+
+def common_sigma(event: GaussianRelease) -> float:
+    """Return the noise of an event without what is the client's own; up, against rounding."""
+    return event.sigma if event.own is None else math.sqrt(event.sigma**2 - event.own**2) * (1 + 1e-12)
+
+
+def variance_alone(event: GaussianRelease) -> float:
+    """Return the variance of the noise that one client adds to a sum."""
+    shares = 1 if event.sharing is None else event.sharing.shares
+    return common_sigma(event) ** 2 / shares + (event.own or 0.0) ** 2
 
 
 def noise_source(name: str, generator: np.random.Generator) -> NoiseSource:

@@ -22,6 +22,7 @@ from dpfedvis.numerics.kernels import Array
 HOME = "records"  # the release of input perturbation
 MEAN_CELLS = 2.0**12  # of a cell of a sum, in a mean over a client's records
 MOST_NOISE = 2.0**46  # cells: the sampler has room for 2⁴⁹
+LEAST_OWN = 1e-6  # of the common noise: by less a site's own ε is not missed, as calibration leaves that much room
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,10 @@ class SitePlan:
         Number of integers drawn for what a record can change, by all clients that share one noise.
     sharing : Sharing, optional
         How they share it.
+    own : RunPlan, optional
+        Of a site whose ε is smaller than that of the run, where the noise is shared.
+    strictest : RunPlan, optional
+        That of the site with the smallest ε, where there is one: it decides how coarse uploads must be.
     rounded, all_rounded : float
         How many values of an upload were rounded one by one, and how many there are. A value with less noise than the
         largest, r of it, counts 1/r²: as a part of the noise its cell is 1/r wide.
@@ -140,6 +145,8 @@ class SitePlan:
     mean: bool = False
     values: int = 1
     sharing: Sharing | None = None
+    own: RunPlan | None = None
+    strictest: RunPlan | None = None
     rounded: float = 0
     all_rounded: float = 1
     of_records: float = 0
@@ -163,7 +170,21 @@ class SitePlan:
         )
         if self.sharing is None:
             return event
-        return replace(event, **asdict(self.sharing))
+        own = self._own_noise(cell)
+        if own <= LEAST_OWN * event.sigma:
+            return replace(event, **asdict(self.sharing))
+        return replace(event, **asdict(self.sharing), sigma=math.hypot(event.sigma, own), own=own)
+
+    def _own_noise(self, cell: float) -> float:
+        """Return the noise that this client must add beyond its share of the common one; 0 without an ε of its own."""
+        if self.own is None:
+            return 0.0
+        needed = self.own.multipliers[self.what].sigma * (self.sensitivity + self._added(cell))
+        return math.sqrt(max(needed**2 - self.sigma(cell) ** 2, 0.0)) * (1 + 1e-12)  # up, against rounding
+
+    def variance_alone(self, cell: float) -> float:
+        """Return the variance of the noise that this client adds to an upload: its share, and what is its own."""
+        return self.sigma(cell) ** 2 / self.shares + self._own_noise(cell) ** 2
 
     @property
     def shares(self) -> int:
@@ -171,7 +192,10 @@ class SitePlan:
         return 1 if self.sharing is None else self.sharing.shares
 
     def sigma(self, cell: float) -> float:
-        """Return the noise of such an upload. A cell of 0, before the grid is known, leaves out what rounding adds."""
+        """Return the noise of such an upload, where it is shared the common one.
+
+        A cell of 0, before the grid is known, leaves out what rounding adds.
+        """
         return self._planned.multipliers[self.what].sigma * (self.largest + self._added(cell))
 
     @property
@@ -183,7 +207,7 @@ class SitePlan:
     def bits_dropped(self, cell: float) -> int:
         """Return how many low bits of each value are dropped, so that its noise fits the sampler: public, mostly 0."""
         moved = self.largest / (cell * self.scale) + math.sqrt(self.of_records) if cell else 0.0
-        cells = self._planned.multipliers[self.what].sigma * moved
+        cells = (self.strictest or self._planned).multipliers[self.what].sigma * moved
         return max(0, math.ceil(math.log2(cells / MOST_NOISE))) if cells else 0
 
     def _added(self, cell: float) -> float:
@@ -274,6 +298,7 @@ def site_plans(
     denominators: Sequence[float],
     weights: Sequence[float],
     sharing: Sharing | None = None,
+    own: Sequence[RunPlan | None] | None = None,
 ) -> list[SitePlan]:
     """Return the noise plan for each client.
 
@@ -287,6 +312,8 @@ def site_plans(
         Public, one for each client.
     sharing : Sharing, optional
         Under trust `aggregate`; by default one of all clients, of whom none colludes.
+    own : sequence of RunPlan or None, optional
+        Of each client that takes part with a smaller ε.
 
     Notes
     -----
@@ -307,6 +334,14 @@ def site_plans(
     All clients then need one grid. A client's sum over records counts ω_p/n_p; the largest of these scales the grid,
     and each record's part is multiplied by the client's own relative to it before it is rounded. With ω_p = n_p/n
     all are equal, and the uploads are plain sums.
+
+    A client with a smaller ε has a larger multiplier z_p of its own. Under `local` trust its noise is z_p Δ_p. Under
+    `aggregate` the noise that others leave is the common σ², and the client adds what is missing itself: own² = (z_p
+    D_p)² − σ². It is honest wherever its records are to be protected, so that this part is always in the sum. On the
+    grid it draws one discrete Gaussian of parameter s_p with (t − c − 1)s² + s_p² = (σ² + own²)/g² + 4; that is no
+    smaller than the others' s, so that the sum is as near to one Gaussian as `accounting.exactness` says. Others count
+    none of it: the client may be one of those that collude against them. Under `central` trust there is one noise, for
+    the smallest ε.
     """
     check_trust(mechanism)
     plans = [
@@ -315,12 +350,16 @@ def site_plans(
     ]
     if plan is None or mechanism.protection == "none":
         return plans
+    own = [None] * len(names) if own is None else own
+    strictest = max((each for each in own if each is not None), key=_strictness, default=None)
+    alone = {"local": [each or plan for each in own], "central": [strictest or plan] * len(names)}
+    runs = alone.get(mechanism.trust, [plan] * len(names))
     if mechanism.protection == "home":
         # Neighbouring data differ in one row: only its values count.
         delta = _sensitivity(mechanism, public, 1.0)
         values = public.features
-        common = partial(replace, run=plan, what=HOME, sensitivity=delta, largest=delta)
-        return [common(each, values=values, all_rounded=values) for each in plans]
+        common = partial(replace, what=HOME, sensitivity=delta, largest=delta)
+        return [common(each, run=run, values=values, all_rounded=values) for each, run in zip(plans, runs, strict=True)]
     size, shared = math.prod(mechanism.shape(public)), mechanism.trust != "local"
     shared_by = (sharing or Sharing(len(names), len(names), 0)) if mechanism.trust == "aggregate" else None
     budget = plan.multipliers.budget
@@ -348,7 +387,7 @@ def site_plans(
     return [
         replace(
             each,
-            run=plan,
+            run=run,
             what=mechanism.what,
             trust=mechanism.trust,
             sensitivity=delta,
@@ -358,12 +397,19 @@ def site_plans(
             mean=mean,
             values=size * drawn_by(mechanism.trust, len(names)),
             sharing=shared_by,
+            own=smaller if mechanism.trust == "aggregate" else None,
+            strictest=strictest if shared else None,
             rounded=of_upload,
             all_rounded=every,
             of_records=of_records,
         )
-        for each, delta, scale, factor in zip(plans, deltas, scales, factors, strict=True)
+        for each, delta, scale, factor, run, smaller in zip(plans, deltas, scales, factors, runs, own, strict=True)
     ]
+
+
+def _strictness(plan: RunPlan) -> float:
+    """How much noise a plan asks for: all its multipliers grow together."""
+    return plan.multipliers.releases[0].sigma
 
 
 def row_event(plan: RunPlan, rows: Rows, Y: Array, tau_x: float, site: str) -> GaussianRelease:

@@ -28,12 +28,20 @@ from dpfedvis.protocol.density import Density, DensityGrid
 from dpfedvis.reporting.certified import Certified, certified
 from dpfedvis.runs.folder import CONFIG
 from dpfedvis.runs.provenance import PROVENANCE
-from dpfedvis.runs.results import DENSITY, PLACES, SCORES, SIMULATION, TABLE, TRACE, TRACE_COLUMNS, YARDSTICKS
+from dpfedvis.runs.results import (
+    DENSITY,
+    PLACES,
+    SCORES,
+    SIMULATION,
+    TABLE,
+    TRACE,
+    TRACE_COLUMNS,
+    VERDICT,
+    YARDSTICKS,
+)
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
 from dpfedvis.runs.upload_writer import EMBEDDING, LANDMARKS, LEDGER, RecordingError
-
-VERDICT = "verdict.json"
 
 
 class StatementMismatch(RecordingError):
@@ -279,10 +287,13 @@ def _simulation(folder: Path) -> Simulation | None:
 
 
 def _verdict(path: Path, points: int) -> Verdict | None:
-    """Read a verdict; a point of the map is weak if its landmark lies in no region that is clear of noise."""
-    if not path.exists():
+    """None for a map that has no verdict, and for a run that wrote none.
+
+    A point of the map is weak if its landmark lies in no region that is clear of noise.
+    """
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    if found is None:
         return None
-    found = json.loads(path.read_text(encoding="utf-8"))
-    clear = {number for region in found["regions"] if region["clear"] for number in region["landmarks"]}
-    weak = np.array([number not in clear for number in found["anchors"]], dtype=np.bool_)
+    clear = [number for region in found["regions"] if region["clear"] for number in region["landmarks"]]
+    weak = ~np.isin(np.asarray(found["anchors"], dtype=np.int64), clear)
     return Verdict(found["signal"], found["sentence"], weak if len(weak) == points else None)

@@ -8,6 +8,7 @@ from typing import Any
 from accounting.rounding import rounded_up
 from dpfedvis.reporting.drawing import plain, svg
 from dpfedvis.reporting.palette import looks
+from dpfedvis.reporting.risk_figures import draw_trade_off
 from dpfedvis.reporting.run_facts import Cloud, RunFacts, number
 
 _ACCENT, _SOFT, _WARN = "#0072B2", "#8a949d", "#D55E00"
@@ -22,6 +23,7 @@ def drawings(facts: RunFacts) -> dict[str, str | None]:
         "accountants": _accountants(facts),
         "delta": _delta(facts),
         "convergence": _convergence(facts),
+        "risk": draw_trade_off(facts.statement),
     }
     return {name: None if figure is None else svg(figure) for name, figure in drawn.items()}
 

@@ -25,6 +25,7 @@ from dpfedvis.reporting.density_figures import draw_density
 from dpfedvis.reporting.drawing import save_png, svg
 from dpfedvis.reporting.private_views import OwnRecords, stems_of, write_view
 from dpfedvis.reporting.rendering import render_html, shown
+from dpfedvis.reporting.risk_figures import STATEMENT_PAGE, statement_page
 from dpfedvis.reporting.run_facts import Cloud, RunFacts, number
 from dpfedvis.reporting.run_figures import draw_map, drawings
 from dpfedvis.runs.execute import Run
@@ -71,6 +72,7 @@ def write_report(folder: str | Path) -> Path:
             for key, each in groupings.items()
         }
         _write_figures(facts.folder / SIMULATION, private)
+    write_text(facts.folder / STATEMENT_PAGE, statement_page(facts.statement, drawn["risk"]))
     path = facts.folder / REPORT
     write_text(path, report(facts, drawn))
     return path

@@ -1,8 +1,8 @@
 """A run from its settings to its folder: what `dpfedvis run` does.
 
     config.toml  provenance.json  ledger.sqlite  uploads/  public.json  landmarks.npz
-    embedding.npz  embedding.csv  statement.md  statement.json  map.png  density.npz  density.png
-    trace.csv  report.html  figures/  simulation/
+    embedding.npz  embedding.csv  verdict.json  regions.csv  statement.md  statement.json  map.png
+    density.npz  density.png  trace.csv  report.html  figures/  simulation/
 
 The folder holds what the server has, and no record; with ``release="none"`` that is the published map, and the
 places of records stay with the clients. Only a simulation, a run with seeded noise, may also have what clients keep to
@@ -29,6 +29,8 @@ from typing import Any
 from accounting.statement import Statement
 from dpfedvis.data import Dataset, FederatedData
 from dpfedvis.estimators.base import FederatedEstimator
+from dpfedvis.estimators.private_map import PrivateMapEstimator
+from dpfedvis.evaluation.bootstrap import drawn_again
 from dpfedvis.numerics.files import write_text
 from dpfedvis.numerics.layouts import Progress
 from dpfedvis.runs.account import Account
@@ -41,6 +43,7 @@ from dpfedvis.runs.folder import (
     make,
     refuse_taken,
     refuse_views,
+    set_aside,
     spent,
     sweep,
 )
@@ -52,6 +55,7 @@ from dpfedvis.runs.statement_file import write_statement
 from dpfedvis.runs.traces import Released, released_before
 from dpfedvis.runs.upload_writer import LEDGER, Recorder
 from dpfedvis.server.feddl import Callback
+from dpfedvis.server.forecast import Forecast
 
 __all__ = ["CONFIG", "PROVENANCE", "FolderTaken", "FolderUnusable", "Run", "execute", "provenance"]
 
@@ -98,6 +102,7 @@ class Run:
             "map": self.config.map,
             "mechanism": self.config.mechanism,
             "release": self.config.release,
+            "verdict": self.estimator.verdict_.summary(),
             "headline": statement["headline"],
             "simulation": statement["simulation"],
             "one_machine": statement["one_machine"],
@@ -124,6 +129,8 @@ def execute(
     ledger: str | Path | None = None,
     lifetime_epsilon: float | None = None,
     tell: Callable[[Sequence[str]], None] | None = None,
+    foresee: Callable[[Forecast], None] | None = None,
+    replace_old: bool = False,
 ) -> Run:
     """Carry out a run, and write its ledger, statement and results to a folder.
 
@@ -157,6 +164,11 @@ def execute(
     tell : callable, optional
         Called with what was found while the data were read, before anything is released. It tells of the records: for
         their owner alone.
+    foresee : callable, optional
+        Called with the forecast of a new run with a private map, before anything is released; it may raise. Not for
+        real sites: how many records they have is known to them and their server.
+    replace_old : bool
+        Set a run in `folder`, and its views, aside to NAME.before, once this one is known to begin.
 
     Notes
     -----
@@ -174,11 +186,17 @@ def execute(
             if tell is not None:
                 tell(order.dataset.notes)
             return _carry_out(order, resume_folder, callbacks, progress, show)
-    order = _started(config, resume_folder, views, account)
+    order = _started(config, resume_folder, views, account, replace_old)
+    if foresee is not None and order.config.release == "none" and order.fed.origin != "federation":
+        foresee(_foreseen(order))
     if tell is not None:
         tell(order.dataset.notes)
     with resume_folder.held():
         resume_folder.forget()
+        if replace_old:
+            for old in (folder, views):
+                if old is not None:
+                    set_aside(old)
         return _carry_out(order, resume_folder, callbacks, progress, show)
 
 
@@ -199,12 +217,19 @@ class _Order:
     warnings: tuple[str, ...] = ()
 
 
-def _started(config: RunConfig, resume_folder: ResumeFolder, views: Path | None, account: Account) -> _Order:
+def _started(
+    config: RunConfig, resume_folder: ResumeFolder, views: Path | None, account: Account, replace_old: bool
+) -> _Order:
     resume_folder.refuse_taken()
-    refuse_taken(resume_folder.run)
+    refuse_taken(resume_folder.run, replace_old)
     if views is not None:
-        refuse_views(views, resume_folder.run)
+        refuse_views(views, resume_folder.run, replace_old)
     return _ordered(config, views, account, secrets.randbits(64))
+
+
+def _foreseen(order: _Order) -> Forecast:
+    assert isinstance(order.estimator, PrivateMapEstimator)
+    return order.estimator.plan(order.fed)
 
 
 def _resumed(config: RunConfig, resume_folder: ResumeFolder, views: Path | None, account: Account) -> _Order:
@@ -295,13 +320,21 @@ def _fit(
             site_ledger=None if own is None else own.for_sites,
             run=order.facts["run"],
             link=link_of(config, callbacks),
+            warns=False,
         )
         try:
             estimator.fit(order.fed)
         finally:
             recorder.close()
+        if isinstance(estimator, PrivateMapEstimator) and config.release == "none":
+            estimator.verdict_ = drawn_again(estimator, progress)
         problems = write_results(folder, estimator, order.fed, order.dataset, config)
         statement = estimator.statement_
+        # What its folder tells anyway: name of the data; and when it began, but for a simulation, which is repeatable.
+        origin = {"data": order.facts["data"]["name"]}
+        if config.noise == "discrete":
+            origin["started"] = order.facts["started"]
+        statement = replace(statement, facts={**statement.facts, **origin})
         if own is not None:
             statement = replace(statement, all_runs=own.all_runs(statement.delta))
         write_statement(folder, statement)

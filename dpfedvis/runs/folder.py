@@ -12,6 +12,7 @@ from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.files import write_text
 
 CONFIG = "config.toml"
+_VIEWS = (".csv", ".png", ".html")  # files of private views
 
 
 class FolderTaken(DpfedvisError):
@@ -22,20 +23,47 @@ class FolderUnusable(DpfedvisError):
     """The folder cannot be made or written to."""
 
 
-def refuse_taken(folder: Path) -> None:
-    """Raise unless the folder is new or empty."""
+def refuse_taken(folder: Path, replace: bool = False) -> None:
+    """Raise unless the folder is new or empty; or, to `replace` it, holds a run."""
     if folder.is_dir() and any(folder.iterdir()):
-        what = "another run" if (folder / CONFIG).exists() else "other files"
-        raise FolderTaken(f"{folder} holds {what}; choose another folder")
+        if not (folder / CONFIG).exists():
+            raise FolderTaken(f"{folder} holds other files; choose another folder")
+        if not replace:
+            raise FolderTaken(f"{folder} holds another run; choose another folder, or set it aside (--replace)")
+        _aside(folder)
     if folder.exists() and not folder.is_dir():
         raise FolderTaken(f"{folder} is a file; choose another folder")
 
 
-def refuse_views(views: Path, folder: Path) -> None:
+def refuse_views(views: Path, folder: Path, replace: bool = False) -> None:
     """Raise if private views cannot be written there; called before the first release."""
     if views.resolve().is_relative_to(folder.resolve()):
         raise FolderTaken(f"{views} lies in the run's folder, but private views show records; choose another folder")
-    refuse_taken(views)
+    if replace and _only_views(views):
+        _aside(views)
+    else:
+        refuse_taken(views)
+
+
+def set_aside(folder: Path) -> None:
+    """Move a folder that is to be replaced to NAME.before; what was there is deleted."""
+    if folder.is_dir() and any(folder.iterdir()):
+        aside = _aside(folder)
+        with writing(aside):
+            shutil.rmtree(aside, ignore_errors=True)
+            folder.rename(aside)
+
+
+def _aside(folder: Path) -> Path:
+    """Return where a folder is moved to; raise if it holds what we have not put there."""
+    aside = folder.with_name(f"{folder.name}.before")
+    if aside.exists() and not ((aside / CONFIG).exists() or _only_views(aside)):
+        raise FolderTaken(f"{aside}, where {folder} would be set aside, holds other files; move it away")
+    return aside
+
+
+def _only_views(folder: Path) -> bool:
+    return folder.is_dir() and all(path.suffix in _VIEWS and path.is_file() for path in folder.iterdir())
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What a finished run writes as data: the map, its table, the rounds, the density and, of a simulation, the scores.
 
-    embedding.npz  embedding.csv  trace.csv  density.npz  simulation/
+    embedding.npz  embedding.csv  verdict.json  regions.csv  trace.csv  density.npz  simulation/
 
 ``simulation/`` holds scores and the place and label of every record. In a real federation nobody has them, so a run
 with real noise never writes it, and one on a file of the user's only if asked; see `RunConfig.evaluate`.
@@ -8,10 +8,8 @@ with real noise never writes it, and one on a file of the user's only if asked; 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +19,23 @@ from numpy.typing import NDArray
 from dpfedvis.data import Dataset, FederatedData
 from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.estimators.clusters import FedSpectralClustering
+from dpfedvis.evaluation.by_group import placed_by_group
+from dpfedvis.evaluation.coverage import anchor_coverage
 from dpfedvis.evaluation.scores import by_chance, evaluated_of, score
 from dpfedvis.numerics.files import write_arrays, write_text
-from dpfedvis.numerics.kernels import Array
-from dpfedvis.numerics.plain_text import in_spreadsheet
+from dpfedvis.numerics.kernels import Array, squared_distances
+from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol.density import Density
 from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.runs.region_table import region_facts, write_regions
 from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.tables import write_table
 from dpfedvis.runs.upload_writer import EMBEDDING
 
 SIMULATION, SCORES, PLACES, YARDSTICKS = "simulation", "scores.json", "places.npz", "yardsticks.json"
-TABLE, TRACE, DENSITY = "embedding.csv", "trace.csv", "density.npz"
+BY_GROUP = "by-group.json"
+TABLE, TRACE, DENSITY, VERDICT = "embedding.csv", "trace.csv", "density.npz", "verdict.json"
+PART = 4096  # records whose nearest landmark is sought at a time
 TRACE_COLUMNS = ["round", "step", "change"]
 
 
@@ -54,6 +58,8 @@ def write_results(
         With all choices made.
     """
     write_map(folder, estimator, fed)
+    write_text(folder / VERDICT, json.dumps({**estimator.verdict_.to_dict(), "facts": region_facts(estimator)}) + "\n")
+    write_regions(folder, estimator)
     lines = [f"{each.number},{each.step!r},{each.change!r}" for each in estimator.feddl_.trace]
     write_text(folder / TRACE, "\n".join([",".join(TRACE_COLUMNS), *lines]) + "\n")
     return write_simulation(folder / SIMULATION, estimator, fed, dataset, config.seed) if config.evaluate else []
@@ -73,18 +79,18 @@ def write_map(folder: Path, estimator: FederatedEstimator, fed: FederatedData) -
             columns.append("cluster")
             numbers = [[*row, cluster] for row, cluster in zip(numbers, clusters.tolist(), strict=True)]
         write_arrays(folder / EMBEDDING, arrays)
-        _write_table(folder / TABLE, columns, numbers)
+        write_table(folder / TABLE, columns, numbers)
         density: Density | None = getattr(estimator, "density_", None)
         if density is not None:
             write_density(folder, density)
     elif isinstance(estimator, FedSpectralClustering):
         labels = estimator.labels_
         write_arrays(folder / EMBEDDING, {"labels": labels, "spectral": places_of(estimator)})
-        _write_table(folder / TABLE, ["client", "record", "cluster"], _rows(fed, labels[:, None]))
+        write_table(folder / TABLE, ["client", "record", "cluster"], _rows(fed, labels[:, None]))
     else:
         embedding: Array = estimator.embedding_
         write_arrays(folder / EMBEDDING, {"embedding": embedding})
-        _write_table(folder / TABLE, ["client", "record", "x", "y"], _rows(fed, embedding))
+        write_table(folder / TABLE, ["client", "record", "x", "y"], _rows(fed, embedding))
 
 
 def write_density(folder: Path, density: Density) -> None:
@@ -106,12 +112,13 @@ def write_simulation(
     problems: list[str] = []
     try:
         evaluated = evaluated_of(estimator, fed, seed=seed)
-        scores, chance = score(evaluated), by_chance(evaluated)
+        scores, chance = {**score(evaluated), **truth_of(estimator, fed, seed)}, by_chance(evaluated)
         text = json.dumps(scores, indent=2, allow_nan=False)
         yardsticks = json.dumps({"chance": chance}, indent=2, allow_nan=False)
     except Exception as error:  # whatever it is, it comes after all releases
         problems.append(f"there are no scores, since they could not be computed ({type(error).__name__}: {error})")
         text = yardsticks = "{}"
+    groups = {"site": np.repeat([client.name for client in fed.clients], fed.records)}
     arrays = {
         "places": places_of(estimator),
         "clients": np.repeat([client.name for client in fed.clients], fed.records),
@@ -119,10 +126,33 @@ def write_simulation(
     labels, names = dataset.numbered()
     if labels is not None:
         arrays |= {"labels": labels[fed.index.rows], "class_names": np.array(names, dtype=np.str_)}
+        groups["class"] = np.array(names, dtype=np.str_)[arrays["labels"]] if len(names) else arrays["labels"]
     write_arrays(folder / PLACES, arrays)
     write_text(folder / SCORES, text + "\n")
     write_text(folder / YARDSTICKS, yardsticks + "\n")
+    placed = placed_by_group(fed.pooled()[0], arrays["places"], groups, seed=seed)
+    rows = {name: [each.to_dict() for each in own] for name, own in placed.items()}
+    write_text(folder / BY_GROUP, json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return problems
+
+
+def truth_of(estimator: FederatedEstimator, fed: FederatedData, seed: int) -> dict[str, float]:
+    """Return what the verdict estimates, of a private map: which only a simulation knows."""
+    published: PublishedMap | None = getattr(estimator, "published_map_", None)
+    if published is None:
+        return {}
+    places = np.concatenate([published.subspace.coordinates(client.X) for client in fed.clients])
+    generator = Streams(seed).generator("coverage")
+    truth = {"anchor_coverage": anchor_coverage(published.anchors, places, generator)}
+    if clear := estimator.verdict_.clear:
+        nearest = np.concatenate(
+            [
+                squared_distances(part, estimator.feddl_.landmarks).argmin(axis=1)
+                for part in np.array_split(places, -(-len(places) // PART))
+            ]
+        )
+        truth["share_in_clear_regions"] = float(np.asarray(clear)[nearest].mean())
+    return truth
 
 
 def published_arrays(estimator: FederatedEstimator) -> dict[str, NDArray[Any]]:
@@ -157,12 +187,4 @@ def _rows(fed: FederatedData, values: NDArray[Any]) -> Iterator[list[Any]]:
     """One line a record, by client and number at that client; labels stay with the clients."""
     for client, part in zip(fed.clients, fed.index.slices, strict=True):
         for number, row in enumerate(values[part].tolist()):
-            yield [in_spreadsheet(client.name), number, *row]
-
-
-def _write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    write_text(path, text.getvalue())
+            yield [client.name, number, *row]

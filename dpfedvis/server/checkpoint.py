@@ -18,6 +18,7 @@ from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.files import FileDamaged, make_folder, read_arrays, write_arrays
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.optimisers import State
+from dpfedvis.server.round_log import Tally
 
 
 class SnapshotMismatch(DpfedvisError):
@@ -40,6 +41,8 @@ class Snapshot:
         The last step, for the trace of the next round.
     failures : list of (str, int, str)
         Failed sites so far: name, round and reason.
+    tally : Tally, optional
+        Counts so far.
     """
 
     rounds: int
@@ -48,6 +51,7 @@ class Snapshot:
     trace: Array
     step: Array
     failures: list[tuple[str, int, str]]
+    tally: Tally | None = None
 
     def write(self, path: Path, mark: str) -> None:
         """Write to `path`, atomically; `mark` identifies the run."""
@@ -55,7 +59,8 @@ class Snapshot:
         head = {"mark": np.array(mark), "rounds": np.array(self.rounds)}
         body = {"landmarks": self.landmarks, "trace": self.trace, "step": self.step}
         body["failures"] = np.array(json.dumps(self.failures))
-        write_arrays(path, {**head, **body, **state})
+        tally = {} if self.tally is None else {f"tally_{name}": value for name, value in vars(self.tally).items()}
+        write_arrays(path, {**head, **body, **state, **tally})
 
     @classmethod
     def read(cls, path: Path, mark: str) -> Snapshot | None:
@@ -71,7 +76,9 @@ class Snapshot:
                 (str(client), int(round), str(why)) for client, round, why in json.loads(str(stored["failures"]))
             ]
             rounds, landmarks = int(stored["rounds"]), stored["landmarks"]
-            return cls(rounds, landmarks, state, stored["trace"], stored["step"], failures)
+            kept = {each.name: stored[f"tally_{each.name}"] for each in fields(Tally) if f"tally_{each.name}" in stored}
+            tally = Tally(**kept) if kept else None
+            return cls(rounds, landmarks, state, stored["trace"], stored["step"], failures, tally)
         except KeyError as error:
             raise FileDamaged(f"{path} is damaged: it has no {error}") from error
         except (TypeError, ValueError) as error:

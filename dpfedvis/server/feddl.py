@@ -18,6 +18,7 @@ import numpy as np
 from accounting import Budget, Ledger, checks
 from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms import Mechanism, mechanism
+from dpfedvis.mechanisms.base import Counting
 from dpfedvis.mechanisms.public_parameters import PublicParameters
 from dpfedvis.mechanisms.scale import Bounds
 from dpfedvis.numerics.exact import Grid
@@ -35,7 +36,7 @@ from dpfedvis.server.checkpoint import Snapshot, SnapshotMismatch, claim, finger
 from dpfedvis.server.members import Members
 from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.preparation import Preparation
-from dpfedvis.server.round_log import Round, Slope, as_array, from_array
+from dpfedvis.server.round_log import Round, Slope, Tally, as_array, from_array
 from dpfedvis.server.session import Failure, OnFailure, Session
 
 Callback = Callable[[Round, Array], bool | None]
@@ -62,6 +63,8 @@ class FedDLResult:
         Sites that gave nothing usable, and when.
     start : array of shape (n_y, m)
         Y⁰, which the first round's uploads were computed at.
+    tally : Tally, optional
+        Counts of the landmarks' records, of mechanisms that release them.
     """
 
     landmarks: Array
@@ -71,6 +74,7 @@ class FedDLResult:
     trace: tuple[Round, ...]
     failures: tuple[Failure, ...]
     start: Array
+    tally: Tally | None = None
 
     @property
     def plan(self) -> RunPlan | None:
@@ -262,6 +266,7 @@ class FedDL:
         session, public, Y = preparation.session, preparation.public, preparation.start
         steps = optimiser(self.optimiser, preparation.server_step)
         trace: list[Round] = []
+        counted: list[tuple[Array, float]] = []
         if chosen.protection == "home":
             session.perturb(chosen, public)
         snapshot = None if checkpoint is None else Snapshot.read(checkpoint / "snapshot.npz", mark)
@@ -270,12 +275,15 @@ class FedDL:
             Y, trace = snapshot.landmarks, from_array(snapshot.trace)
             session.failures = [Failure(*each) for each in snapshot.failures]
             steps.restore(snapshot.optimiser)
+            counted = [] if snapshot.tally is None else snapshot.tally.rounds()
         slope = Slope() if snapshot is None else Slope(trace[-1].change, snapshot.step)
         for s in range(len(trace) + 1, chosen.uploads(session.contract.rounds) + 1):
             average = session.average(chosen, public, Y, s, preparation.view)  # l. 3–12
             seen = replace(public, noise=public.noise * session.present(chosen.what))
             update = chosen.update(Y, average, seen, steps)  # l. 13–14
             change = slope.see(update.gradient)
+            if isinstance(chosen, Counting):
+                counted.append((chosen.counts(average), seen.noise))
             before, Y = Y, preparation.snapped(preparation.projection(update.landmarks))
             slope.move(step := Y - before)
             trace.append(Round(s, float(np.linalg.norm(step)), change))
@@ -283,7 +291,7 @@ class FedDL:
             answers = [callback(trace[-1], Y) for callback in callbacks]
             if checkpoint is not None:
                 failures = [astuple(each) for each in session.failures]
-                state = Snapshot(s, Y, steps.state, as_array(trace), step, failures)
+                state = Snapshot(s, Y, steps.state, as_array(trace), step, failures, Tally.of(counted))
                 state.write(checkpoint / "snapshot.npz", mark)
             if any(answers):
                 break
@@ -295,6 +303,7 @@ class FedDL:
             tuple(trace),
             tuple(session.failures),
             preparation.start,
+            Tally.of(counted),
         )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from accounting import Budget
 from accounting.errors import InvalidParameter
@@ -42,7 +43,10 @@ class Members:
         for each in found:
             if each.preparation != found[0].preparation:
                 raise SiteFailed(f"{each.site} has prepared its records by another schema or other features")
-        return cls(tuple(found))
+        # Only what is smaller than the budget changes the noise, and so the contract.
+        limits = [None if budget is None or (each.epsilon or math.inf) >= budget.epsilon else each.epsilon
+                  for each in found]  # fmt: skip
+        return cls(tuple(replace(each, epsilon=limit) for each, limit in zip(found, limits, strict=True)))
 
     @property
     def count(self) -> int:
@@ -88,6 +92,6 @@ class Members:
     def agreed(self, denominators: Sequence[float], weights: Sequence[float]) -> tuple[Member, ...]:
         """Return the members of a contract."""
         return tuple(
-            Member(each.site, denominator, weight, each.key)
+            Member(each.site, denominator, weight, each.key, each.epsilon)
             for each, denominator, weight in zip(self.sites, denominators, weights, strict=True)
         )

@@ -16,10 +16,10 @@ from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
-from dpfedvis.mechanisms.scale import Moments, ScaleHistogram, public_kernel
+from dpfedvis.mechanisms.scale import Moments, ScaleHistogram
 from dpfedvis.mechanisms.second_moments import SecondMoments
-from dpfedvis.numerics.exact import AXES_UNIT, Grid, integer_axes
-from dpfedvis.numerics.kernels import Array, Kernel
+from dpfedvis.numerics.exact import Grid
+from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol.ask import Ask
 from dpfedvis.protocol.contract import Contract
@@ -31,22 +31,17 @@ from dpfedvis.protocol.uploads import Witness
 from dpfedvis.protocol.views import SubspaceView
 from dpfedvis.server.checkpoint import claim, fingerprint, ledger_for, read_or_make
 from dpfedvis.server.feddl import Callback, FedDL, FedDLResult, NoiseName
+from dpfedvis.server.frame import Frame
 from dpfedvis.server.members import Members
 from dpfedvis.server.mirror import Mirror
 from dpfedvis.server.preparation import Preparation
 from dpfedvis.server.session import Session
-from dpfedvis.server.subspace import (
-    MOST_UNSEEN,
-    client_level_remark,
-    components_seen,
-    low_frequencies,
-    principal_subspace,
-    unseen_subspace,
-)
+from dpfedvis.server.subspace import MOST_UNSEEN, client_level_remark
 
 LEAST_LANDMARKS, MOST_LANDMARKS = 20, 1000
 MOST_FEATURES = 4096  # second moments are a matrix of them
 STANDS_OUT = 3.0  # a landmark's share of the records, in units of its noise
+FEW = 5.8  # landmarks, times the square root of that noise
 TYPICAL_RECORDS = 1000  # assumed where a client's number of records is private
 
 
@@ -142,7 +137,7 @@ class Learner:
     mechanism: Mechanism
     landmarks: int | None = None
     rounds: int = 50
-    components: int = 16
+    components: int = 32
     factors: tuple[float, ...] = (1.0,)
     shares: BudgetShares = field(default_factory=BudgetShares)
     layers: int = 0
@@ -194,7 +189,7 @@ class Learner:
         session = Session(ask, contract, mirror, witness, folder=folder)
         self._check_noise(session)
         session.open()
-        found = self._subspace(session)
+        found = self._frame.learn(session)
         subspace = Subspace.of_arrays(read_or_make(checkpoint and checkpoint / "subspace.npz", found.arrays))
         landmarks = self.landmarks or landmarks_for(self._landmark_noise(session))
         # The name selects the random stream: another one would give other landmarks.
@@ -228,7 +223,7 @@ class Learner:
         """Return what all sites are to sign: the budget split among the stages, before anything is released."""
         features, count = members.features, members.count
         parties, public = drawn_by(self.mechanism.trust, count), self.public_for(features)
-        seen = self.public_for(self._seen(features))
+        seen = self.public_for(self._frame.seen(features))
         planned = self.shares.planned(public, seen=seen, parties=parties, scale=self.tau_x is None, layers=self.layers)
         widest = max(2, min(max(self.components, MOST_UNSEEN), features))
         largest = replace(public, landmarks=self.landmarks or MOST_LANDMARKS, features=widest)
@@ -257,18 +252,25 @@ class Learner:
         """Raise before the first release if the noise of any stage cannot be drawn."""
         trust, features = self.mechanism.trust, session.contract.features
         public = self.public_for(features)
-        session.check(SecondMoments(trust=trust), self.public_for(self._seen(features)))
-        stages: list[Mechanism] = [Moments(trust=trust)]
-        if self.tau_x is None:
-            stages.append(ScaleHistogram(trust=trust))
+        for stage, facts in self._frame.stages(features):
+            session.check(stage, facts)
         if self.layers:
-            stages.append(GridCounts(trust=trust))
-        for stage in stages:
-            session.check(stage, public)
+            session.check(GridCounts(trust=trust), public)
         components = max(2, min(self.components, features))
         grid = Grid.of_range(2.0**8, 2.0**-12, components)
         landmarks = self.landmarks or LEAST_LANDMARKS
         session.check(self.mechanism, replace(public, landmarks=landmarks, features=components, grid=grid))
+
+    @property
+    def _frame(self) -> Frame:
+        return Frame(
+            trust=self.mechanism.trust,
+            public=self.public_for(1),
+            components=self.components,
+            tau_x=self.tau_x,
+            bounds=self.bounds,
+            image=self.image,
+        )
 
     @property
     def _weighting(self) -> Literal["records", "equal"]:
@@ -312,56 +314,12 @@ class Learner:
             public_seed=self.seed,
         )
 
-    def _subspace(self, session: Session) -> Subspace:
-        trust, features = self.mechanism.trust, session.contract.features
-        public, tau = self.public_for(features), self.tau_x
-        if tau is None:
-            histogram = ScaleHistogram(trust=trust)
-            counts, variance = session.once(histogram, public)
-            tau = histogram.norm_bound(counts, math.sqrt(variance), features)
-        moments = Moments(trust=trust, tau_x=tau)
-        average, variance = session.once(moments, public)
-        # Of two uniform points of the box.
-        expected = 1 / public_kernel(features, self.bounds).mean_gamma if self.bounds else None
-        spread = moments.mean_squared_distance(average, variance, expected) / 2
-        centre = moments.mean(average, variance, self.bounds)
-        # Noise must not move the centre out of the ball to which all records were clipped.
-        centre = centre * min(1.0, tau / max(float(np.linalg.norm(centre)), tau))
-        raw = Grid.of_norm(tau, features)
-        centre, basis = raw.snap(centre), self._basis(features)
-        if basis is None:
-            second = SecondMoments(trust=trust, centre=centre, clip=math.sqrt(spread), norm=tau)
-            average, variance = session.once(second, public)
-        else:
-            # Offsets from the centre, of records within τ, as coordinates.
-            second = SecondMoments(trust=trust, clip=math.sqrt(spread), norm=2 * tau)
-            seen = basis.shape[1]
-            axes = integer_axes(basis) / AXES_UNIT
-            session.prepare(SubspaceView(Subspace(centre, axes, np.full(seen, spread / seen), raw)))
-            average, variance = session.once(second, self.public_for(seen), "subspace")
-        noise = math.sqrt(variance) * second.clip**2
-        matrix = second.matrix(average, self._seen(features))
-        if not components_seen(matrix, noise):
-            return unseen_subspace(centre, spread, raw, Streams(self.seed).generator("unseen directions"))
-        return principal_subspace(centre, matrix, noise, self.components, raw, basis)
-
-    def _basis(self, features: int) -> Array | None:
-        """Return the low frequencies in which second moments are taken; None for all features."""
-        if self.image is None or math.prod(self.image) != features:
-            return None
-        return low_frequencies(self.image)
-
-    def _seen(self, features: int) -> int:
-        """Return how many values of a record its second moments are of."""
-        basis = self._basis(features)
-        return features if basis is None else basis.shape[1]
-
     def remarks(self, session: Session) -> tuple[str, ...]:
         """Remarks about the noise if the privacy unit is a client, from public quantities alone."""
         if self.budget.unit != "client":
             return ()
         trust, features = self.mechanism.trust, session.contract.features
-        seen = self._seen(features)
+        seen = self._frame.seen(features)
         moments = math.sqrt(session.planned_variance(Moments(trust=trust), self.public_for(features)))
         second = math.sqrt(session.planned_variance(SecondMoments(trust=trust), self.public_for(seen)))
         clients = len(session.contract.members)
@@ -378,6 +336,7 @@ class Learner:
         sigma = plan.multipliers[self.mechanism.what].sigma
         whole = self.budget.unit == "client"
         delta = self.budget.rows * sensitivity.cluster_sums(records=1, adjacency=self.budget.adjacency)
+        sigma *= session.contract.noise_ratio
         own = [delta * sigma * each.weight / (1.0 if whole else each.denominator) for each in members]
         sharing = session.contract.sharing
         if sharing is not None:
@@ -398,12 +357,13 @@ def landmarks_for(noise: float) -> int:
     """Choose the number of landmarks from public quantities.
 
     Each of k landmarks has a share 1/k of the records. Returns the largest k for which that share is at least
-    `STANDS_OUT` times its noise.
+    `STANDS_OUT` times its noise, and which is at most `FEW`/√noise. More landmarks than that divide the records more
+    finely than their own places are known: on public data half as many gave better maps (reports/end-to-end/budget.md).
 
     Parameters
     ----------
     noise : float
         Standard deviation of the noise in a mean over all records of vectors of norm at most 1.
     """
-    fitting = 1 / (STANDS_OUT * noise) if noise > 0 else math.inf
+    fitting = min(1 / (STANDS_OUT * noise), FEW / math.sqrt(noise)) if noise > 0 else math.inf
     return int(min(max(fitting, LEAST_LANDMARKS), MOST_LANDMARKS))

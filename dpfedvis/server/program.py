@@ -32,9 +32,10 @@ from dpfedvis.server.feddl import Callback, FedDL, FedDLResult, NoiseName
 from dpfedvis.server.members import Members
 from dpfedvis.server.private_map import BudgetShares, Learned, Learner, landmarks_for
 from dpfedvis.server.published import Published
-from dpfedvis.server.recipe import LEAST_ANCHORS, Recipe
+from dpfedvis.server.recipe import LEAST_ANCHORS, LEAST_PLACES, Recipe
 from dpfedvis.server.rounds import WITHOUT_CHOICE, chooses, one_sweep, rounds_of_map
 from dpfedvis.server.session import Session
+from dpfedvis.server.verdict import verdict_of
 
 RowKind = Literal["distance", "gram", "kernel"]
 ReleaseMode = Literal["exact", "noisy", "none", "landmarks"]
@@ -233,12 +234,18 @@ class Program:
             **settings.sharing,
         )
 
-    def _rounds_of_map(self, ask: Ask, budget: Budget) -> int:
-        """S of a private map, as given, or chosen from public numbers."""
+    def learner(self, members: Members) -> Learner:
+        """Return what learns a private map; its rounds as given, or chosen from public numbers."""
+        budget = self.settings.budget
+        if budget is None:
+            raise InvalidParameter("budget", None, "given for release='none'")
+        return self._learner(budget, self.settings.mechanism, self._rounds_of_map(members, budget))
+
+    def _rounds_of_map(self, members: Members, budget: Budget) -> int:
         settings = self.settings
         if settings.rounds is not None or not chooses(settings.mechanism, budget):
             return settings.rounds or WITHOUT_CHOICE
-        members, given = Members.asked(ask, budget), settings.landmarks
+        given = settings.landmarks
         learner = self._learner(budget, settings.mechanism, 1)
         counting = self._learner(budget, one_sweep(settings.mechanism), 1)
         return rounds_of_map(
@@ -254,22 +261,24 @@ class Program:
     ) -> Published:
         """Learn and publish the landmarks' map; each site then places its own records."""
         settings, recipe, layout = self.settings, self.settings.recipe, self.settings.layout
-        if settings.budget is None:
-            raise InvalidParameter("budget", None, "given for release='none'")
         if layout is None:
             raise InvalidParameter("layout", None, "given for release='none'")
         clusters, fewest = settings.clusters, recipe.anchors or LEAST_ANCHORS
         if clusters is not None and clusters.clusters > fewest:
             raise InvalidParameter("n_clusters", clusters.clusters, f"at most the number of anchors, {fewest}")
-        learner = self._learner(settings.budget, settings.mechanism, self._rounds_of_map(ask, settings.budget))
+        learner = self.learner(Members.asked(ask, settings.budget))
         learned: Learned = learner.run(ask, **watched)
         session, records = learned.session, learner.records_a_client(learned.feddl.contract)
+        verdict = verdict_of(learned)
         anchors = recipe.anchored_points(learned, records, settings.seed)
+        # Those of landmarks where nothing was counted are left out; see `spread_out` for whose each is.
+        origins = verdict.origins(len(anchors), max(LEAST_PLACES, clusters.clusters if clusters else 0))
+        anchors = anchors[origins.kept]
         drawn = repr(layout) if clusters is None else f"{layout!r} with {clusters.clusters} clusters"
 
         def laid_out() -> dict[str, Array]:
             places = recipe.scaled(layout.lay_out_anchors(anchors, settings.seed), records)
-            made = {"anchors": anchors, "places": places, "layout": np.array(drawn)}
+            made = {"anchors": anchors, "places": places, "origins": origins.of, "layout": np.array(drawn)}
             if clusters is None:
                 return made
             return {**made, "centres": cluster_centres(places, clusters.clusters, clusters.starts, settings.seed)}
@@ -278,6 +287,7 @@ class Program:
         frame = read_or_make(None if checkpoint is None else checkpoint / "published_map.npz", laid_out)
         if (made := str(frame.pop("layout"))) != drawn:
             raise SnapshotMismatch(f"the map is published already, as {made}; resume without another layout")
+        verdict = replace(verdict, anchors=tuple(frame.pop("origins").tolist()))
         published = PublishedMap(learned.subspace, **frame, seed=settings.seed)
         if progress is not None:
             progress("placement at home", 0, len(ask.sites))
@@ -290,6 +300,7 @@ class Program:
             map=published,
             density=density,
             remarks=learner.remarks(session),
+            verdict=verdict,
             **_ended(learned.feddl, session),
         )
 

@@ -14,8 +14,9 @@ from dpfedvis.protocol.density import Density
 from dpfedvis.protocol.messages import Receipt
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.server.feddl import FedDLResult
-from dpfedvis.server.round_log import as_array, from_array
+from dpfedvis.server.round_log import Tally, as_array, from_array
 from dpfedvis.server.session import Failure
+from dpfedvis.server.verdict import Verdict
 
 _MOST_HEADER = 2**30  # bytes of JSON: some millions of events
 
@@ -36,6 +37,8 @@ class Published:
     map : PublishedMap, optional
     density : Density, optional
     remarks : tuple of str
+    verdict : Verdict, optional
+        What of a private map is signal.
     label : str
         Of the contract.
     receipts : tuple of Receipt
@@ -49,6 +52,7 @@ class Published:
     map: PublishedMap | None = None
     density: Density | None = None
     remarks: tuple[str, ...] = ()
+    verdict: Verdict | None = None
     label: str = ""
     receipts: tuple[Receipt, ...] = ()
 
@@ -84,4 +88,4 @@ class Published:
             raise wire.Malformed("these bytes are not what a program has left") from error
 
 
-wire.register(Density)
+wire.register(Density, Tally)

@@ -59,7 +59,7 @@ class Recipe:
     """
 
     shares: BudgetShares | Mapping[str, float] = field(default_factory=BudgetShares)
-    components: int = 16
+    components: int = 32
     factors: Sequence[float] = (1.0,)
     anchors: int | None = None
     placement: Callable[..., Array] | str = "anchored"

@@ -50,7 +50,7 @@ class Replies:
     def expected_rows(self, rows: Rows, Y: Array, site: str) -> GaussianRelease | Kind:
         contract = self.contract
         if rows.what in contract.extras and contract.plan is not None and contract.tau_x is not None:
-            return row_event(contract.plan, rows, Y, contract.tau_x, site)
+            return row_event(contract.plan_of(site) or contract.plan, rows, Y, contract.tau_x, site)
         return (PostProcessing if contract.mechanism.protection == "home" else Unprotected), rows.what
 
     def check_sent(self, reply: Sent, name: str, round: int, expected: GaussianRelease | Kind) -> None:

@@ -30,6 +30,34 @@ class Round:
     change: float = math.nan
 
 
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Noisy counts of each landmark's records, as released in each round.
+
+    Parameters
+    ----------
+    counts : array of shape (rounds, n_y)
+        Shares of all records.
+    noise : array of shape (rounds,)
+        Standard deviation of the noise in each count of a round.
+    """
+
+    counts: Array
+    noise: Array
+
+    @classmethod
+    def of(cls, rounds: list[tuple[Array, float]]) -> Tally | None:
+        """Return the tally of rounds, each as (counts, noise); None if there are none."""
+        if not rounds:
+            return None
+        counts, noise = zip(*rounds, strict=True)
+        return cls(np.stack(counts), np.array(noise, dtype=np.float64))
+
+    def rounds(self) -> list[tuple[Array, float]]:
+        """Inverse of `of`."""
+        return list(zip(self.counts, self.noise.tolist(), strict=True))
+
+
 class Slope:
     """Running estimate of the objective from noisy gradients.
 

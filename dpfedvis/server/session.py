@@ -41,7 +41,7 @@ from dpfedvis.protocol.messages import (
     ShowEvents,
     Signed,
 )  # fmt: skip
-from dpfedvis.protocol.noise import add_noise, noise_source
+from dpfedvis.protocol.noise import add_noise, noise_source, variance_alone
 from dpfedvis.protocol.noise_plan import RunPlan
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.signatures import verify
@@ -121,6 +121,7 @@ class Session:
         self._replies = Replies(contract, signed=not ask.one_process)
         self._sums: Sums = SecureSums(ask, contract, self._replies, folder) if self._secure else PlainSums(ask)
         self._present: dict[str, float] = {}
+        self.singles: dict[str, tuple[Mechanism, Average]] = {}  # single releases over all records, by name
         self._spare = contract.counts[contract.mechanism.what] - contract.retries  # the last round that was repeated
 
     @property
@@ -211,7 +212,9 @@ class Session:
         public = single_release(public)
         values = self.average(mechanism, public, view=view)
         # After the average: only now it is known who is in it.
-        return Average(values, self.planned_variance(mechanism, public) * self.present(mechanism.what) ** 2)
+        found = Average(values, self.planned_variance(mechanism, public) * self.present(mechanism.what) ** 2)
+        self.singles[mechanism.what] = mechanism, found
+        return found
 
     def rows(self, rows: Rows, Y: Array) -> list[Array]:
         """Return every site's rows, each of shape (n_p, width)."""
@@ -236,15 +239,15 @@ class Session:
         if self.plan is None or mechanism.protection != "upload":
             return
         grid = mechanism.grid(public, np.zeros((1, public.features)))
-        plan = self.contract.site_plans(mechanism, public)[0]
-        event = plan.event(mechanism.cell(public, grid))
         relative = mechanism.relative_noise(public)
-        parameter(
-            event.sigma,
-            checks.positive("grid", event.grid or 0.0),
-            parties=plan.shares,
-            least=1.0 if relative is None else float(relative.min()),
-        )
+        for plan in self.contract.site_plans(mechanism, public):
+            event = plan.event(mechanism.cell(public, grid))
+            parameter(
+                event.sigma,
+                checks.positive("grid", event.grid or 0.0),
+                parties=plan.shares,
+                least=1.0 if relative is None else float(relative.min()),
+            )
 
     def planned_variance(self, mechanism: Mechanism, public: PublicParameters) -> float:
         """Variance of the noise in each value of the average of all sites; 0 if uploads have no noise.
@@ -341,7 +344,14 @@ class Session:
             self._witness(found.events, total)
         # Of the sites that are in it; and so is its noise.
         share = math.fsum(self._weights[event.client] for event in found.events)
-        self._present[request.mechanism.what] = math.sqrt(len(found.events) / len(self._weights)) / share
+        planned = [each for each in self._replies.expected(request) if isinstance(each, GaussianRelease)]
+        there = {event.client for event in found.events}
+        if any(each.own is not None for each in planned):
+            parts = [math.fsum(variance_alone(each) for each in planned if each.client in who)
+                     for who in (there, set(self._weights))]  # fmt: skip
+        else:
+            parts = [len(there), len(self._weights)]
+        self._present[request.mechanism.what] = math.sqrt(parts[0] / parts[1]) / share
         return in_units(total, first) / share
 
     def present(self, what: str) -> float:

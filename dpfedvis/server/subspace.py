@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting import checks
 from dpfedvis.numerics.exact import AXES_UNIT, Grid, integer_axes
@@ -14,17 +14,22 @@ from dpfedvis.protocol.subspace import Subspace
 
 # Eigenvalues above this many times the edge of pure noise belong to directions that are mostly signal.
 CLEAR = 1.1
+FEWEST = 10  # directions of a map that sees fewer
 LEAST_VARIANCE = 1e-60  # keeps grid and kernel finite where nothing was seen
 MOST_UNSEEN = 64  # directions of a map that knows none
-MANY_VALUES = 128  # images of more values are seen by their low frequencies
+MANY_VALUES = 100  # images of more values are seen by as many low frequencies
+AROUND = 2.0  # of a frequency between the values at a place, against one between places
 
 
 def low_frequencies(shape: tuple[int, ...]) -> Array | None:
-    """Return the low spatial frequencies of images of this shape, as orthonormal columns; None for small images.
+    """Return the lowest frequencies of images of this shape, as orthonormal columns; None for small images.
 
-    Neighbouring pixels are alike, so that most of the variance of images lies in cosines of low frequency. The noise of
-    second moments has its edge at √(2m)·s: with half the frequencies of both sides, a quarter of all, it is half as
-    high. The choice rests on the public shape alone, so that it costs nothing.
+    Neighbouring pixels are alike, so that most of the variance of images lies in waves of low frequency; so are
+    neighbouring directions of `hog`, which make up a circle. The noise of second moments has its edge at √(2m)·s: a
+    quarter of the values halves it. The choice rests on the public shape alone, so that it costs nothing.
+
+    Waves are products of cosines (DCT-II) down and across, and of sines and cosines around the circle of the values at
+    a place. They are taken in the order of u² + v² + (`AROUND`·w)², with u, v and w their frequencies.
 
     Parameters
     ----------
@@ -33,21 +38,41 @@ def low_frequencies(shape: tuple[int, ...]) -> Array | None:
 
     Returns
     -------
-    array of shape (m, m'), or None
+    array of shape (m, `MANY_VALUES`), or None
     """
     height, width, *values = shape
     if math.prod(shape) <= MANY_VALUES:
         return None
-    basis: Array = reduce(np.kron, [_cosines(height), _cosines(width), np.eye(math.prod(values))])
-    return basis
+    around, turns = _circle(math.prod(values))
+    down, across = _cosines(height), _cosines(width)
+    squares = (
+        np.arange(height)[:, None, None] ** 2
+        + np.arange(width)[:, None] ** 2
+        + np.square(AROUND * turns, dtype=np.float64)
+    )
+    lowest = np.argsort(squares, axis=None, kind="stable")[:MANY_VALUES]
+    u, v, w = np.unravel_index(lowest, squares.shape)
+    waves: Array = np.einsum("ak,bk,ck->abck", down[:, u], across[:, v], around[:, w]).reshape(-1, len(lowest))
+    return waves
 
 
 def _cosines(side: int) -> Array:
-    """Return the lower half of the cosines (DCT-II) of a side, as orthonormal columns."""
-    kept = math.ceil(side / 2)
-    waves: Array = np.cos(np.pi / side * np.outer(np.arange(side) + 0.5, np.arange(kept))) * math.sqrt(2 / side)
+    """Return the cosines (DCT-II) of a side, as orthonormal columns."""
+    waves: Array = np.cos(np.pi / side * np.outer(np.arange(side) + 0.5, np.arange(side))) * math.sqrt(2 / side)
     waves[:, 0] = 1 / math.sqrt(side)
     return waves
+
+
+def _circle(size: int) -> tuple[Array, NDArray[np.int64]]:
+    """Return the sines and cosines of a circle, as orthonormal columns, and the turns of each."""
+    turns = (np.arange(size) + 1) // 2
+    angles = 2 * np.pi / size * np.outer(np.arange(size), turns)
+    waves: Array = np.where(np.arange(size) % 2, np.cos(angles), np.sin(angles)) * math.sqrt(2 / size)
+    # Of no turn, and of half as many turns as there are values, there is one wave.
+    waves[:, 0] = 1 / math.sqrt(size)
+    if size % 2 == 0:
+        waves[:, -1] = np.cos(angles[:, -1]) / math.sqrt(size)
+    return waves, turns
 
 
 def unseen_subspace(centre: Array, spread: float, raw: Grid, generator: np.random.Generator) -> Subspace:
@@ -95,7 +120,8 @@ def principal_subspace(
     eigenvalues up to the edge e = 2 √(m/2)·noise (Wigner). A direction of variance λ > e/2 appears with eigenvalue
     λ + e²/(4λ), and the squared cosine between the seen and the true direction is 1 − e²/(4λ²) (Benaych-Georges &
     Nadakuditi 2011). Directions with an eigenvalue above `CLEAR`·e are kept: that squared cosine is then above 0.58.
-    At least two directions are kept, since a map has two; with a very small budget they are random.
+    With fewer than `FEWEST` of them the next ones are kept, too, although they are nearly random, and share what is
+    left of the variance: records are then compared by more than what the budget could see of them.
 
     Parameters
     ----------
@@ -113,11 +139,13 @@ def principal_subspace(
     values, vectors = np.linalg.eigh(moments)
     values, vectors = values[::-1], vectors[:, ::-1]
     edge = edge_of(noise, len(moments))
-    kept = max(2, min(checks.count("components", most), int(np.sum(values > CLEAR * edge))))
-    kept = min(kept, len(moments))
+    clear = min(checks.count("components", most), int(np.sum(values > CLEAR * edge)))
+    kept = min(max(clear, min(most, FEWEST), 2), len(moments))
     # Noise raises an eigenvalue λ ≥ edge/2 to λ + edge²/(4λ); this inverts it.
-    seen = np.maximum(values[:kept], edge)
-    variances = (seen + np.sqrt(np.maximum(seen**2 - edge**2, 0))) / 2
+    seen = values[:clear]
+    variances = (seen + np.sqrt(seen**2 - edge**2)) / 2
+    rest = max(float(values.sum() - variances.sum()), 0.0) / max(len(moments) - clear, 1)
+    variances = np.concatenate([variances, np.full(kept - clear, rest)])
     axes = vectors[:, :kept] if basis is None else basis @ vectors[:, :kept]
     # Fix the arbitrary signs of eigenvectors, so that equal moments give equal maps.
     axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(kept)])

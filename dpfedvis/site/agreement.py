@@ -79,6 +79,7 @@ class Agreement:
             str(self._records.dtype),
             self._has_labels,
             self._preparation,
+            epsilon=self._policy.epsilon,
         )
 
     def check_receipts(self, receipts: tuple[Receipt, ...]) -> None:
@@ -97,7 +98,7 @@ class Agreement:
         label = label_of(contract)
         if self._policy.approve == "each run":
             check_approved(self._folder, contract, label)
-        account = self._ledger.begin(contract.run, self._name, contract.budget, label)
+        account = self._ledger.begin(contract.run, self._name, contract.budget_of(self._name), label)
         self._anchors.keep()
         outbox = self._outbox(label)
         computation = Computation(contract, self._name, self._records, self._taking_part(contract))
@@ -135,7 +136,7 @@ class Agreement:
             raise Refusal(NOT_AGREED, f"the contract is for {contract.features} features")
         if contract.preparation != self._preparation:
             raise Refusal(NOT_AGREED, "the contract is for another schema or other features")
-        budget, number = contract.budget, len(self._records)
+        budget, number = contract.budget_of(self._name), len(self._records)
         if budget is not None and budget.unit == "person":
             number = self._known_persons.number * budget.rows
         if (budget is None or not budget.hides_records) and own.denominator != number:
@@ -146,7 +147,7 @@ class Agreement:
         if plan is None:
             if contract.budget is not None and not contract.unprotected:
                 raise Refusal(NOT_AGREED, "the contract has a budget and nothing to spend it on")
-        elif contract.budget is None or contract.epsilon > contract.budget.epsilon:
+        elif budget is None or contract.epsilon_of(self._name) > budget.epsilon:
             raise Refusal(BUDGET, "all releases together exceed the budget of the contract")
 
     def _taking_part(self, contract: Contract) -> NDArray[np.int64] | None:

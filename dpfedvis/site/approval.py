@@ -37,6 +37,8 @@ def described(contract: Contract) -> dict[str, Any]:
         "run": contract.run,
         "epsilon": None if budget is None else budget.epsilon,
         "delta": None if budget is None else budget.delta,
+        # Of sites with less than that.
+        "epsilons": {each.name: each.epsilon for each in contract.members if each.epsilon is not None},
         "unit": None if budget is None else budget.unit,
         "trust": contract.trust,
         "threshold": None if sharing is None else sharing.threshold,

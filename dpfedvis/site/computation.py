@@ -124,7 +124,8 @@ class Computation:
             raise Refusal(MALFORMED, "the landmarks are not finite numbers, or too large")
         check_numbers(rows)
         if rows.what in contract.extras and contract.plan is not None:
-            event = row_event(contract.plan, rows, Y, checks.positive("tau_x", contract.tau_x or 0.0), self._site)
+            plan = contract.plan_of(self._site) or contract.plan
+            event = row_event(plan, rows, Y, checks.positive("tau_x", contract.tau_x or 0.0), self._site)
             if event.values > contract.plan.multipliers[rows.what].planned.values:
                 raise Refusal(NOT_PLANNED, f"{rows.what} have more values than the contract says")
             return event

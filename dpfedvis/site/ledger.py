@@ -25,6 +25,7 @@ from typing import IO, Self
 from accounting import Budget, BudgetExceeded, Event, Ledger
 from accounting.assumptions import composed
 from accounting.errors import CannotAccount, InvalidParameter, LedgerError
+from accounting.risk_lines import risk_of
 from accounting.rounding import rounded_up
 from accounting.statement import DEFAULT_DELTA, AllRuns, Statement
 from dpfedvis.errors import DpfedvisError
@@ -260,7 +261,9 @@ class SiteLedger:
         """Return what all runs cost together, at `delta`."""
         events = by_run(self._events())
         hashes = {mark.sha256 for mark in self._marks if mark.id in events}
-        return AllRuns(composed(merged(events), delta), len(events), len(hashes) > 1)
+        together = merged(events)
+        changed = len(hashes) > 1
+        return AllRuns(composed(together, delta), len(events), changed, risk=risk_of(together))
 
     def statement(self) -> Statement:
         """Return what may be said of all runs together, at the δ of the lifetime budget or of the last run."""

@@ -43,7 +43,8 @@ class Policy:
     Parameters
     ----------
     epsilon, delta : float
-        Largest budget of one run; epsilon None sets no limit.
+        Largest budget of one run; epsilon None sets no limit. In a run of a larger ε the site takes part with its own,
+        and adds more noise.
     unit : {"record", "client"}, optional
         Privacy unit that a budget must have; None accepts both.
     noise : {"discrete", "seeded"}
@@ -164,8 +165,12 @@ class Policy:
         )
 
     def check(self, contract: Contract, site: str) -> None:
-        """Raise `Refusal` unless the contract is one that the site of this name agrees to."""
-        budget = contract.budget
+        """Raise `Refusal` unless the contract is one that the site of this name agrees to.
+
+        A run may have a larger ε than the site allows, if the contract gives the site an ε of its own that is not: its
+        noise follows from that.
+        """
+        budget = contract.budget_of(site) if site in contract.places else contract.budget
         self._check_mechanism(contract)
         if contract.noise != self.noise:
             raise Refusal(POLICY, f"the contract asks for {contract.noise} noise; this site adds {self.noise} noise")

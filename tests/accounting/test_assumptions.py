@@ -183,7 +183,8 @@ def test_all_runs_are_said_and_warned_of():
         "these records were in 2 runs with real noise",
         "the file has changed between runs; taken to be the same records",
     ]
-    assert json.loads(more.to_json())["all_runs"] == {"epsilon": 1.466, "runs": 2, "changed": True, "current": False}
+    told = {"epsilon": 1.466, "runs": 2, "changed": True, "current": False, "risk": None}
+    assert json.loads(more.to_json())["all_runs"] == told
     for each in (AllRuns(math.inf, 3), AllRuns(1.0, 2, current=True)):
         assert AllRuns.from_dict(each.to_dict()) == each
 

@@ -38,8 +38,8 @@ from accounting.accountants.closed import theorem_sigma, zcdp_epsilon
 from accounting.events import from_json
 from accounting.exactness import charged_epsilon, inner_delta, shared_deviation
 from accounting.noise import add_rounded, parameter
+from accounting.risk_lines import risk_of
 from accounting.rounding import rounded_down, rounded_up
-from accounting.spending import best_guess
 from accounting.statement import state
 
 CALLS = 10_000 if settings.default.max_examples > 60 else 960
@@ -109,7 +109,7 @@ def kept(draw: Draw) -> float:
             return 0.0  # by a library, and slow
         ledger.record(event)
         assert ledger.spent() <= ledger.budget.epsilon
-        best_guess(ledger)
+        assert 0 <= risk_of(ledger.events()).advantage <= 1
         return ledger.remaining()
 
 
@@ -121,7 +121,7 @@ def told(draw: Draw) -> float:
         ledger.record(event)
         composition = ledger.composition("a", end_to_end=True)
         assert composition.releases + composition.unprotected >= 1
-        return max(best_guess(ledger), ledger.spent(draw.delta()))
+        return max(risk_of(ledger.events()).advantage, ledger.spent(draw.delta()))
 
 
 def accounted(draw: Draw) -> float:

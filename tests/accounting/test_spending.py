@@ -16,7 +16,8 @@ from accounting import (
     Unprotected,
     gaussian_delta,
 )
-from accounting.spending import SAMPLED_STEPS, best_guess, privacy_curve, spending
+from accounting.risk_lines import risk_of
+from accounting.spending import SAMPLED_STEPS, privacy_curve, spending
 
 DELTA = 1e-5
 
@@ -73,32 +74,36 @@ def test_the_curve_is_the_closed_form() -> None:
         assert privacy_curve(ledger) == ()
 
 
-def test_the_best_guess_is_that_of_the_likelihood_ratio() -> None:
+def test_the_right_guesses_is_that_of_the_likelihood_ratio() -> None:
     """Two Gaussians μ apart are told apart by a threshold half way, and by nothing better."""
     rng = np.random.default_rng(0)
     for rounds, sigma in ((1, 5.0), (4, 1.5)):
         with Ledger(None) as ledger:
-            assert best_guess(ledger) == 0.5
+            assert risk_of(ledger.events()).right_guesses == 50
             ledger.record(*gradients("a", rounds, sigma), *gradients("b", 1, 50.0))
-            share = best_guess(ledger)
+            share = risk_of(ledger.events()).right_guesses / 100
         seen = rng.normal(scale=sigma, size=(200_000, rounds))
         right = np.mean([(seen.sum(axis=1) < rounds / 2).mean(), (seen.sum(axis=1) + rounds > rounds / 2).mean()])
         assert share == pytest.approx(right, abs=0.004)
     with Ledger(None) as ledger:
         ledger.record(Unprotected(what="rows", client="a", why="exact"))
-        assert best_guess(ledger) == 1.0
+        assert risk_of(ledger.events()).right_guesses == 100
 
 
-def test_on_a_grid_the_best_guess_is_that_of_the_gaussian_and_the_charge() -> None:
+def test_on_a_grid_the_right_guesses_is_that_of_the_gaussian_and_the_charge() -> None:
     for sigma in (0.3, 1.0, 4.0, 20.0):
         for values, more in ((1000, 1e-11), (2**40, 0.004), (2**60, 1.0)):
             with Ledger(None) as ledger:
                 common = {"what": "sums", "client": "a", "sensitivity": 1.0, "sigma": sigma}
                 ledger.record(GaussianRelease(**common, grid=1e-6, values=values))
-                assert norm.cdf(0.5 / sigma) < best_guess(ledger) <= min(1, norm.cdf(0.5 / sigma) + more)
+                assert (
+                    norm.cdf(0.5 / sigma)
+                    < risk_of(ledger.events()).right_guesses / 100
+                    <= min(1, norm.cdf(0.5 / sigma) + more)
+                )
 
 
-def test_the_charge_of_the_best_guess_covers_the_real_distributions() -> None:
+def test_the_charge_of_the_right_guesses_covers_the_real_distributions() -> None:
     """Two discrete Gaussians a cell apart, exactly, against the Gaussian that they are worth."""
     for s in (4.0, 10.0):
         support = np.arange(-300, 301)
@@ -109,4 +114,4 @@ def test_the_charge_of_the_best_guess_covers_the_real_distributions() -> None:
             ledger.record(
                 GaussianRelease(what="x", client="a", sensitivity=1, sigma=math.sqrt(s * s - 4), grid=1, values=1)
             )
-            assert exact <= best_guess(ledger) < exact + 0.01
+            assert exact <= risk_of(ledger.events()).right_guesses / 100 < exact + 0.01

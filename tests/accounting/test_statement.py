@@ -135,12 +135,13 @@ def test_json_is_strict_and_comes_back(ledger):
 def test_tables_are_well_formed(ledger):
     text = str(state(ledger))
     found = tables(text)
-    assert len(found) == 3
+    assert len(found) == 4
     for table in found:
         width = len(table[0])
         assert set("".join(table[1])) == {"-"}
         assert all(len(row) == width for row in table)
-    assert len(found[0]) == 2 + len(state(ledger).lines)
+    assert len(found[0]) == 2 + len(state(ledger).risk_rows)
+    assert len(found[1]) == 2 + len(state(ledger).lines)
     assert text.endswith("\n")
     assert "nan" not in text
 

@@ -237,7 +237,7 @@ def test_the_statement_carries_the_audit_and_the_attack(played: Played) -> None:
     plain = played.statement
     audited = plain.with_audit(for_statement(result, games, "dpfedvis audit --level pipeline"))
     assert plain.to_dict()["audit"] is None
-    assert "## Audit" not in str(plain)
+    assert "## Audit\n" not in str(plain)
     facts = json.loads(audited.to_json())["audit"]
     assert facts["lower_bounds"] == {each.method: each.epsilon for each in result.bounds}
     assert (facts["verdict"], facts["games"], facts["confidence"]) == ("consistent", 160, 0.95)

@@ -81,14 +81,19 @@ def test_a_run_gets_the_audit_of_its_settings_into_its_statement(
     assert after["audit"]["lower_bounds"]["gdp"] == result["bounds"]["gdp"]["epsilon"]
     assert after["audit"]["command"] == f"dpfedvis audit --run {folder} --games 40 --confidence 0.95 --seed 0"
     assert {**after, "audit": None} == before
-    sections = (folder / "statement.md").read_text().split("\n## ")
-    kept = [each for each in sections if not each.startswith(("Audit", "Membership attack"))]
-    assert "\n## ".join(kept) == words
-    assert len(sections) == len(kept) + 2
+    sections, old = ((text.split("\n## ")) for text in ((folder / "statement.md").read_text(), words))
+    kept, bare = (
+        [each for each in text if not each.startswith(("Audit", "Membership attack"))] for text in (sections, old)
+    )
+    assert kept == bare
+    assert (len(sections), len(old)) == (len(kept) + 3, len(kept) + 1)
+    (short,) = (each for each in sections if each.startswith("Audit, in short"))
+    assert after["audit"]["words"]["membership"] in short
+    assert "No audit of these settings is attached" in words
     assert after["audit"]["words"]["membership"].replace("**", "") in (folder / "report.html").read_text()
     assert main(["audit", "--run", str(folder), "--games", "40", "--seed", "1"]) == 0
     assert str(folder) in capsys.readouterr().out
-    assert (folder / "statement.md").read_text().count("## Audit") == 1
+    assert (folder / "statement.md").read_text().count("## Audit\n") == 1
 
 
 @pytest.mark.parametrize(

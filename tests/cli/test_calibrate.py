@@ -91,6 +91,7 @@ def test_the_example_gives_every_key_and_right_values() -> None:
             sensitivity.clipped_gradient(gamma=0.005, records=4000, landmarks=500, clip=1.5),
         ),
         ("input", ["--tau-x", "3"], 1, 6.0),
+        ("k-means", ["--records", "4000"], 12, 2 / 4000),
         ("mean-embedding", ["--records", "4000"], 1, 2 / 4000),
         ("second-moment", ["--clip", "2"], 1, math.sqrt(2) * 4),
         ("gram-rows", ["--tau-x", "3"], 1, 6.0),
@@ -195,6 +196,8 @@ def test_extreme_budgets_give_finite_numbers_or_reasons() -> None:
 
 GRADIENT = ["calibrate", *BUDGET, *SIZES, *FAST]
 VARIABLE = [*GRADIENT, "--mechanism", "variable"]
+PRIVATE = ["calibrate", *BUDGET, *FAST, "--mechanism", "private-map", "--records", "1000", "--features", "30",
+           "--clients", "5"]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -202,7 +205,19 @@ VARIABLE = [*GRADIENT, "--mechanism", "variable"]
     [
         ([], "COMMAND"),
         (["dance"], "dance"),
-        (["calibrate"], "--epsilon"),
+        (["calibrate"], "--delta"),
+        (["calibrate", "--delta", "1e-5", *SIZES], "--epsilon, --advantage, or --tpr with --fpr"),
+        ([*GRADIENT, "--advantage", "0.1"], "--epsilon"),
+        (["calibrate", "--delta", "1e-5", *SIZES, "--tpr", "0.1"], "true positives with false positives"),
+        (["calibrate", "--delta", "1e-5", *SIZES, "--tpr", "0.1", "--fpr", "0.2"], "any guess reaches that"),
+        (["calibrate", "--delta", "1e-5", *SIZES, "--advantage", "1"], "advantage"),
+        ([*GRADIENT, "--features", "3"], "--features"),
+        ([*GRADIENT, "--trust", "aggregate"], "--trust"),
+        ([*GRADIENT, "--mechanism", "private-map"], "--features and --clients"),
+        ([*PRIVATE, "--sampling-rate", "0.1"], "sampling-rate"),
+        ([*PRIVATE, "--gamma", "0.1"], "gamma"),
+        ([*PRIVATE, "--colluders", "1"], "colluders"),
+        ([*PRIVATE, "--features", "1"], "features"),
         (["calibrate", "--epsilon", "1"], "--delta"),
         ([*GRADIENT, "--epsilon", "0"], "epsilon"),
         ([*GRADIENT, "--epsilon", "-1"], "epsilon"),
@@ -256,7 +271,7 @@ def test_bad_input_through_the_shell(bad: list[str]) -> None:
 def test_the_example_of_the_help_works_when_pasted(tmp_path: Path) -> None:
     shown = started("calibrate", "--help")
     assert (shown.returncode, shown.stderr) == (0, "")
-    line, shared = examples(shown.stdout)
+    line, shared, *_ = examples(shown.stdout)
     # As it stands but for the accountants, of which two are enough here.
     done = pasted(f"{line} {' '.join(FAST)}", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -26,8 +26,8 @@ SMALL = ["--data", "digits", "--records", "100", "--clients", "3", "--landmarks"
 SMALL += ["--perplexity", "5", "--jobs", "1"]
 FILES = {
     "config.toml", "embedding.csv", "embedding.npz", "figures", "landmarks.npz", "ledger.sqlite", "map.png",
-    "provenance.json", "public.json", "report.html", "simulation", "statement.json", "statement.md", "trace.csv",
-    "uploads",
+    "provenance.json", "public.json", "report.html", "simulation", "statement.html", "statement.json", "statement.md",
+    "trace.csv", "uploads", "verdict.json",
 }  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def test_under_a_budget_the_default_releases_nothing_of_a_record(tmp_path: Path)
     summary = ran(tmp_path / "run", "--epsilon", "2")
     assert (summary["chosen"]["release"], summary["chosen"]["mechanism"]) == ("none", "k-means")
     assert summary["epsilon_end_to_end"] == pytest.approx(2)
-    assert set(summary["files"]) == FILES
+    assert set(summary["files"]) == FILES | {"regions.csv"}
     header, *lines = (tmp_path / "run" / "embedding.csv").read_text().splitlines()
     assert header == "anchor,x,y"
     assert len(lines) == len(Recording.read(tmp_path / "run").published["places"])
@@ -127,7 +127,10 @@ def test_clusters_instead_of_a_map(tmp_path: Path) -> None:
 def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
     line = ["run", "--data", "digits", "--out", "x", "--bounds", "0", "1"]
     given = vars(parser().parse_args(line))
-    assert set(given) - {"run", "json", "out", "resume"} == {"data", "bounds"}  # a flag that is not given sets nothing
+    assert set(given) - {"run", "json", "out", "resume", "replace", "anyway"} == {
+        "data",
+        "bounds",
+    }  # a flag that is not given sets nothing
     import argparse
 
     from dpfedvis.cli.settings_flags import add_settings
@@ -304,7 +307,7 @@ TEN = ["--epsilon", "2", "--density", "--classes", ",".join(map(str, range(10)))
 
 def test_a_density_by_class_is_one_release_and_a_picture(tmp_path: Path) -> None:
     first = ran(tmp_path / "a", *TEN, "--views", str(tmp_path / "views"))
-    assert set(first["files"]) == FILES | {"density.npz", "density.png"}
+    assert set(first["files"]) == FILES | {"density.npz", "density.png", "regions.csv"}
     assert first["epsilon_end_to_end"] == pytest.approx(2)
     with Ledger.read(tmp_path / "a" / "ledger.sqlite") as ledger:
         events = list(ledger.events(what="density"))
@@ -346,7 +349,7 @@ def test_settings_of_a_private_map_come_from_flags_and_stand_in_its_file(tmp_pat
 
 
 def test_a_whole_client_as_the_unit_is_said_to_be_too_much(tmp_path: Path) -> None:
-    summary = ran(tmp_path / "run", "--epsilon", "2", "--unit", "client")
+    summary = ran(tmp_path / "run", "--epsilon", "2", "--unit", "client", "--anyway")
     assert "this would be ε = 2 end to end at δ = 1e-05, for one client, replace-one" in summary["headline"]
     text = (tmp_path / "run" / "statement.md").read_text()
     assert "The privacy unit is a client, and there are 3" in text

@@ -12,7 +12,7 @@ SMALL = ["--data", "digits", "--records", "60", "--clients", "3", "--landmarks",
 SMALL += ["--perplexity", "5", "--jobs", "1"]
 NOISY = ["--epsilon", "2", "--release", "noisy", "--mechanism", "gradient"]
 # Few anchors, placed simply: clients place their records at home, after all that can be interrupted.
-DENSITY = ["--epsilon", "2", "--density", "--anchors", "40", "--placement", "weights"]
+DENSITY = ["--epsilon", "2", "--density", "--anchors", "40", "--placement", "weights", "--anyway"]
 KINDS = {
     "exact": [],
     "noisy": NOISY,

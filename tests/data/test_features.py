@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from accounting.errors import InvalidParameter
 from dpfedvis.data import ClientRecords, InvalidData, NotFinite, UnknownColumn, UnreadableFile
 from dpfedvis.data.features import (
     FEATURES,
+    L2,
     FeatureFailed,
     Function,
     Hog,
@@ -602,16 +604,17 @@ def test_choices(tmp_path):
 @pytest.mark.parametrize(
     ("choice", "facts", "message"),
     [
-        ("hogg", {}, r"features must be one of none, hog \(did you mean hog\?\), but is 'hogg'"),
-        ("pixels", {}, "features must be one of none, hog, but is 'pixels'"),
-        ("", {}, "features must be one of none, hog, but is ''"),
+        ("hogg", {}, r"features must be one of none, hog, l2 \(did you mean hog\?\), but is 'hogg'"),
+        ("pixels", {}, "features must be one of none, hog, l2, but is 'pixels'"),
+        ("", {}, "features must be one of none, hog, l2, but is ''"),
         ("hog:28", {"bounds": (0, 1)}, "hog:HEIGHTxWIDTH, such as hog:28x28, but is 'hog:28'"),
         ("hog:0x28", {"bounds": (0, 1)}, "hog:HEIGHTxWIDTH"),
+        ("l2:2", {}, "l2, which has no settings, but is 'l2:2'"),
         ("hog", {"bounds": (0, 1)}, "needs the height and width of the images, .*; write hog:28x28"),
         ("hog", {"image_shape": (8, 8)}, "needs the public range of the pixels"),
         ("hog", {"image_shape": (8, 8, 3), "bounds": (0, 1)}, "height and width of grey images"),
         ("hog", {"image_shape": (), "bounds": (0, 1)}, "height and width of grey images"),
-        (3, {}, "features must be one of none, hog, or a function of records, but is 3"),
+        (3, {}, "features must be one of none, hog, l2, or a function of records, but is 3"),
     ],
 )
 def test_choices_that_are_none(choice, facts, message):
@@ -633,6 +636,39 @@ def test_every_named_feature_keeps_its_promises(name):
     if features.norm is not None:
         assert np.linalg.norm(found.astype(np.float64), axis=1).max() <= features.norm
     np.testing.assert_array_equal(apply(features, X[::-1], "north"), found[::-1])
+
+
+def slow_l2(record, positive):
+    """Divide one record by its length, in fractions but for the root."""
+    exact = [max(Fraction(float(value)), 0) if positive else Fraction(float(value)) for value in record]
+    largest = max(map(abs, exact), default=0)
+    if largest == 0:
+        return [0.0] * len(exact)
+    exact = [value / largest for value in exact]
+    length = math.sqrt(sum(value * value for value in exact))
+    return [float(value) / length for value in exact]
+
+
+@given(
+    hnp.arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 9)), elements=st.floats(-1e300, 1e300)),
+    st.booleans(),
+)
+def test_l2_is_that_of_the_slow_reference(X, positive):
+    features = L2(positive)
+    found = features(X)
+    np.testing.assert_allclose(found, [slow_l2(row, positive) for row in X], rtol=1e-6, atol=1e-38)
+    lengths = np.linalg.norm(found.astype(np.float64), axis=1)
+    assert (lengths <= features.norm).all()
+    assert ((lengths == 0) | (lengths > 1 - 1e-6)).all()
+    assert found.min() >= features.bounds[0]
+    for row, alone in zip(found, X, strict=True):
+        np.testing.assert_array_equal(features(alone[None])[0], row)
+
+
+def test_l2_is_positive_only_where_that_is_public():
+    assert features_of("l2", bounds=(0, 1)).bounds == (0, 1)
+    assert features_of("l2", bounds=(-1, 1)).bounds == features_of("l2").bounds == (-1, 1)
+    assert features_of("l2", bounds=(0, 1)).digest != features_of("l2").digest
 
 
 class LearnsAtFirst:

@@ -51,6 +51,7 @@ class Machines:
             (self.home(name) / "site.toml").write_text(f'data = "{data / name}.csv"\n')
             OwnTable.read(self.home(name)).prepare(name)
         self.running: dict[str, Machine] = {}
+        self._started: dict[str, float] = {}
         os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])  # so that machines find parts of tests
 
     def home(self, name: str) -> Path:
@@ -58,6 +59,7 @@ class Machines:
 
     def start(self, *names: str) -> None:
         for name in names or ("server", *self.sites):
+            self._started[name] = time.time()
             self.running[name] = Machine(self.kits[name])
 
     def kill(self, name: str) -> None:
@@ -68,13 +70,13 @@ class Machines:
             self.kill(name)
 
     def wait(self, *names: str, seconds: float = 240.0) -> None:
-        """Wait until these sites, by default all, are connected."""
+        """Wait until these sites, by default all, are connected: not only an earlier process, which has died since."""
         until = time.monotonic() + seconds
         found: set[str] = set()
         while time.monotonic() < until:
             try:
                 with NVFlare(self.kits["admin"].folder) as link:
-                    found = link.connected()
+                    found = {name for name, seen in link._last_seen().items() if seen > self._started.get(name, 0.0)}
             except EngineUnavailable:
                 pass
             if found >= set(names or self.sites):

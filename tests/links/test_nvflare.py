@@ -9,24 +9,28 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from accounting import Budget, Ledger
 from accounting.errors import InvalidParameter
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.experiments.federation_demo import FederationDemo
-from dpfedvis.links.kits import ADMIN, Kit
+from dpfedvis.links.kits import ADMIN, Federation, Kit
 from dpfedvis.links.nvflare import EngineUnavailable, RunStopped, write_job
 from dpfedvis.links.provisioning import provision
 from dpfedvis.links.site_checks import check_site
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.server import Program, ProgramSettings
-from dpfedvis.site.folder import POLICY
+from dpfedvis.site.folder import LEDGER, POLICY
 from dpfedvis.site.ledger_file import tables
 from dpfedvis.site.site import PLACES
 from tests.command_line import called
@@ -97,9 +101,9 @@ def check_placed_at_home(machines: Machines, folder: Path) -> None:
 
 
 def test_a_policy_that_refuses_is_one_sentence_and_nothing_is_charged(kept: Machines, tmp_path: Path) -> None:
-    kept.change_policy("bremen", "epsilon = 2.0", "epsilon = 0.5")
+    kept.change_policy("bremen", "delta = 1e-05", "delta = 1e-09")
     before = kept.events("aachen")
-    with pytest.raises(RunStopped, match=r"^bremen refused: a budget of epsilon 2 is above 0\.5$"):
+    with pytest.raises(RunStopped, match=r"^bremen refused: a budget of delta 1e-05 is above 1e-09$"):
         kept.run(tmp_path / "run")
     assert kept.events("aachen") == before
     assert not (tmp_path / "run").exists()
@@ -246,32 +250,82 @@ def test_a_request_that_is_not_ours_is_refused(machines: Machines, tmp_path: Pat
         assert not [each for each in said if "Traceback" in each]
 
 
-def test_a_site_with_a_foreign_certificate_is_not_let_in(machines: Machines, tmp_path: Path) -> None:
-    from dataclasses import replace as changed
+def _put_certificate(kit: Kit, home: Path, kind: str) -> None:
+    """Give a site a certificate of another federation under its own name, or one that is valid from tomorrow."""
+    startup = kit.folder / "startup"
+    if kind == "foreign":
+        other = provision(Federation(name="other", sites=SITES, port=kit.port), home / "other")
+        for name in ("client.crt", "client.key"):
+            shutil.copy(other[kit.name] / "startup" / name, startup / name)
+        return
+    authority = json.loads((kit.folder.parent / "authority" / "cert.json").read_text())
+    key = serialization.load_pem_private_key(authority["root_pri_key"].encode(), None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    own = x509.load_pem_x509_certificate((startup / "client.crt").read_bytes())
+    late = own.not_valid_before_utc + timedelta(days=2)
+    built = x509.CertificateBuilder(
+        own.issuer,
+        own.subject,
+        own.public_key(),
+        own.serial_number,
+        late,
+        own.not_valid_after_utc,
+        list(own.extensions),
+    )
+    signed = built.sign(key, hashes.SHA256())
+    (startup / "client.crt").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
 
-    from dpfedvis.links.kits import Federation
 
-    other = provision(Federation(name="other", sites=SITES, port=machines.kits["server"].port), tmp_path / "other")
-    folder = tmp_path / "aachen"
-    shutil.copytree(machines.kits["aachen"].folder, folder)
-    for name in ("client.crt", "client.key", "rootCA.pem"):
-        shutil.copy(other["aachen"] / "startup" / name, folder / "startup" / name)
-    kit = changed(Kit.read(folder), name="aachen")
-    failed = {each.name: each.words for each in check_site(kit) if not each.passed}
-    assert list(failed) == ["connection"]
-    assert "is not the server of this federation" in failed["connection"]
-
-
-def test_a_run_needs_all_sites_at_its_beginning(tmp_path: Path) -> None:
-    alone = Machines(tmp_path / "federation", ("aachen", "bremen"))
+@pytest.mark.parametrize(
+    ("kind", "check", "words"),
+    [
+        ("foreign", "connection", "does not accept the certificate of this kit"),
+        ("tomorrow's", "clock", "clock or kit is old"),
+    ],
+)
+def test_a_site_whose_certificate_does_not_count_is_not_let_in(
+    tmp_path: Path, kind: str, check: str, words: str
+) -> None:
+    """Its process runs and tries; the server does not know it, and the run does not begin."""
+    pair = Machines(tmp_path / "federation", ("aachen", "bremen"))
+    _put_certificate(pair.kits["bremen"], tmp_path, kind)
     try:
-        alone.start("server", "aachen")
-        alone.wait("aachen")
+        pair.start()
+        pair.wait("aachen")
+        failed = {each.name: each.words for each in check_site(pair.kits["bremen"]) if not each.passed}
+        assert words in failed[check]
         with pytest.raises(EngineUnavailable, match="not connected: bremen"):
-            alone.run(tmp_path / "run")
+            pair.run(tmp_path / "run")
+        assert pair.running["bremen"].alive
         assert not (tmp_path / "run").exists()
+        assert pair.events("aachen") == []
     finally:
-        alone.stop()
+        pair.stop()
+
+
+def test_the_server_says_that_its_port_is_taken(machines: Machines, tmp_path: Path) -> None:
+    kit = tmp_path / "server"
+    shutil.copytree(machines.kits["server"].folder, kit, ignore=shutil.ignore_patterns("*.fl", "running"))
+    refused = called("server", "start", str(kit))
+    assert refused.returncode == 2
+    assert f"port {machines.kits['server'].port} cannot be used: Address already in use" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_a_ledger_put_back_from_a_copy_stops_its_site(machines: Machines, tmp_path: Path) -> None:
+    """Otherwise what was spent since the copy could be spent twice."""
+    home = machines.home("bremen")
+    shutil.copy(home / LEDGER, tmp_path / LEDGER)
+    machines.run(tmp_path / "first")
+    shutil.copy(home / LEDGER, tmp_path / "newer")
+    before = machines.events("aachen")
+    shutil.copy(tmp_path / LEDGER, home / LEDGER)
+    try:
+        with pytest.raises(RunStopped, match=r"bremen.*the ledger of this site is older than what it has released"):
+            machines.run(tmp_path / "second")
+    finally:
+        shutil.copy(tmp_path / "newer", home / LEDGER)
+    assert machines.events("aachen") == before
 
 
 def test_the_demo_kills_a_hospital_that_comes_back(tmp_path: Path) -> None:

@@ -193,3 +193,22 @@ def test_counts_of_pure_noise_make_no_landmark_empty():
     counts = 1 / k + rng.normal(0, 1.0, k)
     assert np.sum(counts < EMPTY / k) > 15
     assert np.sum(likely(counts, 1.1) < EMPTY / k) == 0
+
+
+def test_pure_noise_moves_nothing_but_seldom():
+    """By the central limit theorem a sum of noise is above two standard deviations in 2.3 % of cases."""
+    rng, noise = np.random.default_rng(1), np.linspace(0.5, 3.0, 20)
+    moved = [k_means.kept(noise[:, None] * rng.standard_normal((20, 16)), noise).any() for _ in range(1000)]
+    assert 0.005 < np.mean(moved) < 0.06
+    alike = [np.ptp(likely(1 / 20 + 0.2 * rng.standard_normal(20), 0.2)) == 0 for _ in range(1000)]
+    assert np.mean(alike) > 0.9
+
+
+def test_a_landmark_is_empty_only_where_noise_does_not_explain_its_count():
+    """A few full landmarks raise the spread of the counts; the others are then no emptier than noise can make them."""
+    average, public = np.zeros((4, 3)), replace(SETTING, noise=0.2)
+    average[:, -1] = (1.0, 0.9, -0.1, -0.1)
+    assert (likely(average[:, -1], 0.2) < EMPTY / 4).sum() == 2
+    np.testing.assert_array_equal(KMeans().update(CORNERS, average, public, Plain(1.0)).landmarks, CORNERS)
+    average[2:, -1] = -0.3
+    assert (KMeans().update(CORNERS, average, public, Plain(1.0)).landmarks[2:] != CORNERS[2:]).any(axis=1).all()

@@ -30,7 +30,7 @@ def test_names_stay_readable() -> None:
 @given(st.text())
 def test_a_cell_never_begins_a_formula_and_comes_back(text: str) -> None:
     cell = in_spreadsheet(text)
-    assert from_spreadsheet(cell) == text
+    assert from_spreadsheet(cell) == text.replace("\r", " ")
     if cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n")):
         float(cell)  # a number
 

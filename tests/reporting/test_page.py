@@ -119,10 +119,12 @@ def test_the_page_is_whole_and_can_be_read_by_anyone(folder: Path) -> None:
 
 def test_the_page_embeds_the_figures_of_the_folder(folder: Path) -> None:
     """Drawn once, and drawn whenever there is a finite number to draw."""
-    names = ["budget", "accountants", "delta", "convergence"]
+    names = ["budget", "accountants", "delta", "risk", "convergence"]
     facts = RunFacts.read(folder)
     if facts.in_scope == math.inf:
         names = ["convergence"]
+    elif facts.epsilon == math.inf:
+        names.remove("risk")
     assert drawings(page(folder)) == [(folder / "figures" / f"{name}.svg").read_text() for name in names]
     assert {path.stem for path in (folder / "figures").iterdir()} == {*names, "map"}
 
@@ -167,12 +169,14 @@ def test_the_page_can_be_made_again_from_the_folder(
                      for each in (private, copy))  # fmt: skip
     assert before == after
     names = {path.name for path in (copy / "figures").iterdir()}
-    stems = ("accountants", "budget", "convergence", "delta", "map")
+    stems = ("accountants", "budget", "convergence", "delta", "map", "risk")
     assert names == {f"{stem}.svg" for stem in stems}
     assert not list(copy.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("name", ["trace.csv", "statement.json", "embedding.csv", "simulation/scores.json"])
+@pytest.mark.parametrize(
+    "name", ["trace.csv", "statement.json", "embedding.csv", "verdict.json", "simulation/scores.json"]
+)
 def test_a_damaged_folder_is_named(
     name: str, private: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -305,8 +309,8 @@ def test_noise_without_a_guarantee_has_its_price_in_the_page(tmp_path: Path) -> 
 
 
 def test_a_verdict_stands_beside_the_map_and_fades_what_is_weak(private: Path, tmp_path: Path) -> None:
-    assert "data-verdict" not in page(private)
-    assert figures(page(private))["map"]["weak"] is None
+    found = json.loads((private / "verdict.json").read_text())
+    assert f'data-verdict="{found["signal"]}"' in page(private)
     copy = Path(shutil.copytree(private, tmp_path / "copy"))
     count = len(RunFacts.read(private).cloud.places)
     regions = [{"landmarks": [0, 1], "clear": True, "weak": False}, {"landmarks": [2], "clear": False, "weak": True}]

@@ -23,6 +23,7 @@ from accounting.errors import InvalidParameter
 from dpfedvis.data.features.base import FeatureFailed, NotByRecord, apply
 from dpfedvis.data.features.function import Function
 from dpfedvis.data.features.hog import Hog
+from dpfedvis.data.features.l2 import L2
 from dpfedvis.data.features.vectors import ENDINGS, UnmatchedIds, Vectors
 from dpfedvis.data.federated import FederatedData
 from dpfedvis.data.records import ClientRecords, PublicFeatures
@@ -32,6 +33,7 @@ Choice: TypeAlias = str | Path | PublicFeatures | Callable[[NDArray[Any]], Array
 
 FEATURES: dict[str, Maker] = {
     "hog": Hog.choose,
+    "l2": L2.choose,
 }
 
 
@@ -127,6 +129,7 @@ def compared_by(fed: FederatedData, choice: Choice) -> list[NDArray[Any]] | None
 
 __all__ = [
     "FEATURES",
+    "L2",
     "FeatureFailed",
     "Function",
     "Hog",

@@ -38,19 +38,24 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """An answer in a sentence.
+    """An answer: one row of a table.
 
     Parameters
     ----------
     answer : {"yes", "in part", "no", "open"}
         Whether it is as in the paper; "open" where these runs cannot tell.
-    sentence : str
+    claim : str
+        What the paper says, in a few words.
+    ours, paper : str
+        What was found here, and what the paper has.
     way : str
         From landmarks to a map; empty where it is about several or none.
     """
 
     answer: Answer
-    sentence: str
+    claim: str
+    ours: str
+    paper: str = "-"
     way: str = ""
 
 
@@ -58,15 +63,13 @@ def findings(experiment: Experiment, scale: Scale, numbers: Sequence[ComparedNum
     """Answer all questions that a table or figure has numbers for."""
     own = [each for each in numbers if each.mean is not None]
     if not own:
-        return [Finding("open", "has not been run.")]
+        return [Finding("open", "all", "not run")]
     if scale.data is not None:
-        return [Finding("open", f"was run on {scale.data} and not on the paper's data.")]
+        return [Finding("open", "all", f"run on {scale.data}, which is not the paper's data")]
     if experiment.axis:
-        trends = [
-            _trend(experiment, group, score, own)
-            for group in dict.fromkeys(each.group for each in own)
-            for score in _JUDGED.get(experiment.name, experiment.scores)
-        ]
+        groups = list(dict.fromkeys(each.group for each in own))
+        scores = _JUDGED.get(experiment.name, experiment.scores)
+        trends = [_trend(experiment, group, score, own) for group in groups for score in scores]
         return [_shrunk(_unsure(each, scale), scale) for each in trends]
     ways = list(dict.fromkeys(each.way for each in own))
     levels = [_levels(way, scale, own) for way in ways]
@@ -77,29 +80,28 @@ def _unsure(finding: Finding, scale: Scale) -> Finding:
     """A single seed is too noisy to deny a trend."""
     if finding.answer != "no" or scale.seeds[0] > 1:
         return finding
-    return Finding("open", f"{finding.sentence} That is not the paper's trend, but one seed may hide it.", finding.way)
+    return replace(finding, answer="open", ours=f"{finding.ours}; one seed may hide the trend")
 
 
 def _shrunk(finding: Finding, scale: Scale) -> Finding:
     """Add the scale, if it is not the paper's."""
-    if not scale.shrunk:
-        return finding
-    return replace(finding, sentence=f"{finding.sentence.removesuffix('.')} ({scale.shrunk}).")
+    return replace(finding, ours=f"{finding.ours} ({scale.shrunk})") if scale.shrunk else finding
 
 
 def _levels(way: str, scale: Scale, numbers: Sequence[ComparedNumber]) -> Finding:
     own = [each for each in numbers if each.way == way and each.deviation is not None]
+    claim = f"the numbers, {way}"
     if scale.shrunk:
-        return Finding("open", f"*{way}*, the numbers themselves: {scale.shrunk}, so that they do not compare.", way)
+        return Finding("open", claim, f"{scale.shrunk}: they do not compare", way=way)
     if not own:
-        return Finding("open", f"*{way}*: the paper has no numbers to compare with.", way)
+        return Finding("open", claim, "the paper has no numbers to compare with", way=way)
     close = sum(met(each.deviation) for each in own if each.deviation is not None)
-    apart = fmean([each.apart for each in own])
-    where = "above" if apart > 0 else "below"
+    apart = signed(fmean([each.apart for each in own]))
     return Finding(
         _share(close, len(own)),
-        f"*{way}*, the numbers themselves: {close} of {len(own)} are within {CLOSE:g} of the paper's standard "
-        f"deviations; on the whole ours are {abs(apart):.3f} {where}.",
+        claim,
+        f"{close} of {len(own)} met; mean difference {apart}",
+        f"{len(own)} numbers",
         way,
     )
 
@@ -131,8 +133,9 @@ def _effect(way: str, words: str, pairs: Sequence[tuple[ComparedNumber, Compared
         ours.append(measured)
     return Finding(
         _share(same, len(pairs)),
-        f"*{way}*, {words}: {same} of {len(pairs)} scores move, or stay, as in the paper; their mean change is "
-        f"{signed(fmean(ours))}, in the paper {signed(fmean(theirs))}.",
+        words,
+        f"{signed(fmean(ours))}; {same} of {len(pairs)} scores move, or stay, alike",
+        signed(fmean(theirs)),
         way,
     )
 
@@ -155,34 +158,34 @@ def _trend(experiment: Experiment, group: str, score: str, numbers: Sequence[Com
     curve = [(float(each.setting), each.mean) for each in numbers
              if (each.group, each.score) == (group, score) and each.mean is not None]  # fmt: skip
     if len(curve) < FEWEST:
-        words = f"{len(curve)} places on the axis are too few for a trend"
-        return Finding("open", f"*{group}*: {SCORES[score]}: {words}.")
-    return _TRENDS[experiment.name](group, SCORES[score], sorted(curve))
+        few = f"{len(curve)} places on the axis are too few for a trend"
+        return Finding("open", f"{SCORES[score]}, {group}", few)
+    return replace(_TRENDS[experiment.name](sorted(curve)), claim=f"{SCORES[score]}, {group}")
 
 
 Curve = Sequence[tuple[float, float]]
 
 
-def _flat(group: str, score: str, curve: Curve) -> Finding:
+def _flat(curve: Curve) -> Finding:
+    paper = f"flat from round {FLAT} on"
     late = [value for x, value in curve if x >= FLAT]
     if len(late) < FEWEST - 1 or curve[0][0] >= FLAT:
-        return Finding("open", f"*{group}*: {score}: too few of these runs have {FLAT} rounds or more.")
+        return Finding("open", "", f"too few of these runs have {FLAT} rounds or more", paper)
     whole, rest = (max(values) - min(values) for values in ([value for _, value in curve], late))
-    return Finding(
-        "yes" if rest <= STILL * whole else "no",
-        f"*{group}*: {score} changes by {whole:.3f} over all rounds, and by {rest:.3f} from round {FLAT} on.",
-    )
+    answer: Answer = "yes" if rest <= STILL * whole else "no"
+    return Finding(answer, "", f"changes by {whole:.3f} over all rounds, by {rest:.3f} from then on", paper)
 
 
-def _monotone(sign: int) -> Callable[[str, str, Curve], Finding]:
-    def judged(group: str, score: str, curve: Curve) -> Finding:
+def _monotone(sign: int) -> Callable[[Curve], Finding]:
+    def judged(curve: Curve) -> Finding:
         x, y = [place for place, _ in curve], [value for _, value in curve]
         correlation = 0.0 if len(set(y)) == 1 else _rank_correlation(x, y)
         (first, low), (last, high) = curve[0], curve[-1]
         return Finding(
             "yes" if sign * correlation >= MONOTONE else "no",
-            f"*{group}*: {score} goes from {low:.3f} at {first:g} to {high:.3f} at {last:g}, with rank correlation "
-            f"{correlation:+.2f}.",
+            "",
+            f"{low:.3f} at {first:g}, {high:.3f} at {last:g}; rank correlation {correlation:+.2f}",
+            "rises" if sign > 0 else "falls",
         )
 
     return judged

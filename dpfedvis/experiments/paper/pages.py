@@ -10,7 +10,7 @@ from typing import Any
 from dpfedvis.experiments.paper.comparisons import CLOSE, Comparison, met, prices, shown_epsilon, verdicts
 from dpfedvis.experiments.paper.experiments import EXPERIMENTS, Experiment
 from dpfedvis.experiments.paper.figures import draw_figure
-from dpfedvis.experiments.paper.findings import FLAT, MONOTONE, STILL, Answer, findings, signed
+from dpfedvis.experiments.paper.findings import FLAT, MONOTONE, STILL, Answer, findings
 from dpfedvis.experiments.paper.paper import SCORES
 from dpfedvis.experiments.paper.readings import ComparedNumber, Readings, Scale, as_csv, read_csv
 from dpfedvis.experiments.paper.recipes import Shrink
@@ -23,10 +23,10 @@ INDEX, PLAIN = "index.md", "what-reproduces.md"
 # From landmarks to a map or to clusters: ours, which the paper does not have.
 _OURS = ("gram", "neighbors")
 _TITLES: dict[Answer, str] = {
-    "yes": "Reproduces",
-    "in part": "Reproduces in part",
-    "no": "Does not reproduce",
-    "open": "These runs cannot tell",
+    "yes": "reproduces",
+    "in part": "in part",
+    "no": "**does not**",
+    "open": "cannot tell",
 }
 
 
@@ -100,7 +100,6 @@ def write_index(folder: Path) -> list[Path]:
         "still": STILL,
         "flat": FLAT,
         "ours": _OURS,
-        "has_ours": any(each.way in _OURS for own in held for each in own["findings"]),
         "absent": [each.title for each in EXPERIMENTS.values() if each.name not in found],
     }
     return write_texts(
@@ -115,23 +114,12 @@ def _held(experiment: Experiment, own: Readings) -> dict[str, Any]:
         "name": experiment.name,
         "title": experiment.title,
         "command": own.command,
-        "scale": own.scale,
+        "seeds": "1 seed" if own.scale.seeds[0] == 1 else f"{own.scale.seeds[0]} seeds",
+        "axis": experiment.axis,
         "claim": experiment.claim if experiment.axis else "",
         "findings": findings(experiment, own.scale, own.numbers),
         "compared": [] if experiment.axis or own.scale.shrunk else _compared(own.numbers),
-        "by_score": "" if own.scale.shrunk or own.scale.data is not None else _by_score(own.numbers),
     }
-
-
-def _by_score(numbers: Sequence[ComparedNumber]) -> str:
-    """How many numbers of each score the paper's own ways meet, with the mean difference."""
-    groups: dict[str, list[tuple[float, float]]] = {}
-    for each in numbers:
-        if each.deviation is not None and each.way not in (*_OURS, "central"):
-            groups.setdefault(each.score, []).append((each.apart, each.deviation))
-    return ", ".join(
-        f"{SCORES[score]} {_met(own)} ({signed(fmean(apart for apart, _ in own))})" for score, own in groups.items()
-    )
 
 
 def _compared(numbers: Sequence[ComparedNumber]) -> list[list[str]]:

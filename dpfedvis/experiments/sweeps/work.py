@@ -124,7 +124,7 @@ def _run(task: Task, config: RunConfig, fed: FederatedData, neighbors: NDArray[n
     address = task.cell.landmark_address(task.data_sha256, str(task.version))
     if address is not None and task.cache is not None:
         estimator = sharing(estimator, task.cache / "landmarks", address)
-    estimator.fit(fed)
+    estimator.watch(warns=False).fit(fed)
     ledger = estimator.ledger_
     return Outcome(
         scores=scores_of(estimator, fed, seed=config.seed, neighbors=neighbors),

@@ -13,6 +13,7 @@ from dpfedvis.experiments.paper.pages import PLAIN, write_index
 from dpfedvis.experiments.paper.paper import TABLE1
 from dpfedvis.experiments.paper.readings import ComparedNumber, Scale, UnreadableNumbers, read_csv
 
+REPORTS = Path(__file__).parents[3] / "reports" / "paper"
 FULL = Scale((40_000, 40_000), (500, 500), (2, 10))
 SMALL = Scale((300, 40_000), (3, 500), (2, 10))
 
@@ -43,30 +44,29 @@ def test_the_papers_own_numbers_reproduce() -> None:
     found = findings(EXPERIMENTS["table1"], FULL, table1())
     assert set(answers(found)) == {"yes"}
     assert len(found) == 2 + 4  # two ways; four changes between settings
-    assert "64 of 64 are within 2" in found[1].sentence
+    assert found[1].ours == "64 of 64 met; mean difference 0.000"
 
 
 def test_numbers_that_are_off_do_not() -> None:
     found = findings(EXPERIMENTS["table1"], FULL, table1(shift=-3))
     assert answers(found)[:2] == ["no", "no"]
-    assert "below" in found[1].sentence
+    assert "mean difference -0." in found[1].ours
     # All moved alike, so that most changes between settings are as they were.
     assert "no" not in answers(found)[2:]
 
 
 def test_noise_that_helps_is_told_from_noise_that_costs() -> None:
-    found = {each.sentence.split(":")[0]: each for each in findings(EXPERIMENTS["table1"], FULL, table1(noise=-1))}
-    noisy = found["*nystrom*, from no noise to the paper's β, one class a client"]
-    assert noisy.answer == "no"
-    assert found["*nystrom*, from mixed clients to one class a client"].answer == "yes"
+    found = {each.claim: each for each in findings(EXPERIMENTS["table1"], FULL, table1(noise=-1))}
+    assert found["from no noise to the paper's β, one class a client"].answer == "no"
+    assert found["from mixed clients to one class a client"].answer == "yes"
 
 
 def test_other_scales_and_other_data_cannot_tell() -> None:
     found = findings(EXPERIMENTS["table1"], SMALL, table1())
     assert answers(found)[:2] == ["open", "open"]
-    assert "300 of 40000 records, 3 of 500 rounds" in found[0].sentence
+    assert "300 of 40000 records, 3 of 500 rounds" in found[0].ours
     assert set(answers(found)[2:]) == {"yes"}
-    assert all(each.sentence.endswith("(300 of 40000 records, 3 of 500 rounds).") for each in found[2:])
+    assert all(each.ours.endswith("(300 of 40000 records, 3 of 500 rounds)") for each in found[2:])
     other = Scale(FULL.records, FULL.rounds, FULL.seeds, "digits")
     assert answers(findings(EXPERIMENTS["table1"], other, table1())) == ["open"]
     assert answers(findings(EXPERIMENTS["table1"], FULL, [])) == ["open"]
@@ -87,20 +87,20 @@ def test_other_scales_and_other_data_cannot_tell() -> None:
     ],
 )
 def test_trends(name: str, points: list[tuple[float, float]], answer: str) -> None:
-    (found,) = (each for each in findings(EXPERIMENTS[name], FULL, curve(*points)) if "NMI" in each.sentence)
+    (found,) = (each for each in findings(EXPERIMENTS[name], FULL, curve(*points)) if "NMI" in each.claim)
     assert found.answer == answer
     # Of one seed the scatter may hide a trend.
     once = findings(EXPERIMENTS[name], replace(FULL, seeds=(1, 10)), curve(*points))
-    (found,) = (each for each in once if "NMI" in each.sentence)
+    (found,) = (each for each in once if "NMI" in each.claim)
     assert found.answer == ("open" if answer == "no" else answer)
-    assert ("one seed may hide it" in found.sentence) == (answer == "no")
+    assert ("one seed may hide the trend" in found.ours) == (answer == "no")
 
 
 def test_convergence_is_asked_of_every_metric_that_is_drawn() -> None:
     flat, rising = [(1, 0.1), (10, 0.5), (50, 0.69), (100, 0.7)], [(1, 0.1), (10, 0.2), (50, 0.4), (100, 0.7)]
     numbers = [*curve(*flat), *curve(*rising, score="npa_10"), *curve(*flat, score="ca_10")]
     found = findings(EXPERIMENTS["figure-convergence"], FULL, numbers)
-    told = {score: each.answer for each in found for score in ("NMI", "NPA", "CA") if f" {score}" in each.sentence}
+    told = {score: each.answer for each in found for score in ("NMI", "NPA", "CA") if each.claim.startswith(score)}
     assert told == {"NMI": "yes", "NPA": "no", "CA": "yes"}
 
 
@@ -115,8 +115,21 @@ def test_our_own_ways_stand_apart() -> None:
 def test_a_folder_without_numbers_says_that_nothing_was_run(tmp_path: Path) -> None:
     write_index(tmp_path)
     page = (tmp_path / PLAIN).read_text()
-    assert "## Reproduces\n\nNothing." in page
-    assert all(f"- {each.title}" in page for each in EXPERIMENTS.values())
+    assert page.count("| all | not run | - | cannot tell |") == len(EXPERIMENTS)
+    assert all(f"| {each.title} |" in page for each in EXPERIMENTS.values())
+
+
+def test_a_folder_with_numbers_has_a_row_for_each_claim(tmp_path: Path) -> None:
+    for page in ("table1.csv", "figure-ny.csv"):
+        (tmp_path / page).write_text((REPORTS / page).read_text())
+    write_index(tmp_path)
+    rows = [line for line in (tmp_path / PLAIN).read_text().splitlines() if line.startswith("| ")][1:]
+    assert rows[0].startswith("| [Table 1](table1.md), 2 seeds | the numbers, central | ")
+    assert [row for row in rows if "gram" in row] == []
+    held = [each for each in rows if "not run" not in each]
+    assert len(held) == 2 + 4 + 2
+    assert all(row.count("|") == 6 for row in rows)
+    assert {row.split(" | ")[-1] for row in held} <= {"reproduces |", "in part |", "**does not** |", "cannot tell |"}
 
 
 def test_damaged_numbers_are_named(tmp_path: Path) -> None:

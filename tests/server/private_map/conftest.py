@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -58,6 +59,7 @@ def everything(estimator: FedTSNE) -> dict:
         "anchors": published.anchors,
         "places": published.places,
         "seed": np.array(published.seed),
+        "verdict": np.frombuffer(json.dumps(estimator.verdict_.to_dict()).encode(), dtype=np.uint8),
         "kernel": np.array(estimator.feddl_.public.kernel.gammas),
         "start": estimator.feddl_.start,
         "trace": np.array([(each.number, each.step) for each in estimator.feddl_.trace]),

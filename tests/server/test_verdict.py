@@ -1,0 +1,181 @@
+"""The verdict on a map: from released numbers alone, and right where the truth is known."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting import Budget, InvalidParameter
+from dpfedvis import FederatedData, FedTSNE
+from dpfedvis.errors import NoSignalWarning
+from dpfedvis.protocol import wire
+from dpfedvis.server.subspace import edge_of
+from dpfedvis.server.verdict import Verdict, judged, threshold, unjudged, verdict_of_rows
+
+BRIEF = {"tsne": {"early_exaggeration_iter": 20, "n_iter": 40}, "n_jobs": 1}
+FAST = {"placement": "weights", "anchors": 60}
+
+
+def blobs(n: int = 1500, sites: int = 3) -> FederatedData:
+    """Four clear blobs in eight features."""
+    rng = np.random.default_rng(0)
+    centres = rng.random((4, 8)) * 0.8 + 0.1
+    X = np.clip(centres[rng.integers(4, size=n)] + 0.03 * rng.normal(size=(n, 8)), 0, 1).astype(np.float32)
+    return FederatedData.split(X, clients=sites, partition="iid", seed=0)
+
+
+def fitted(epsilon: float, **options: object) -> FedTSNE:
+    given = {"private_map": FAST, "feddl": {"bounds": (0.0, 1.0)}, **BRIEF, **options}
+    return FedTSNE(budget=Budget(epsilon, 1e-5), **given).fit(blobs())
+
+
+@pytest.fixture(scope="module")
+def good() -> FedTSNE:
+    return fitted(20.0)
+
+
+def test_clear_blobs_are_signal_and_hold_all_records(good: FedTSNE) -> None:
+    verdict = good.verdict_
+    assert verdict.signal == "yes"
+    assert len(verdict.directions or ()) >= 2
+    assert (verdict.share_low or 0) <= 1 <= (verdict.share_high or 0) + 1e-9
+    assert verdict.sentence.startswith("Signal: yes. ")
+    assert [sum(each) for each in (verdict.clear, verdict.drawn)] == [
+        sum(len(each.landmarks) for each in verdict.regions if each.clear),
+        sum(len(each.landmarks) for each in verdict.regions if each.clear or each.weak),
+    ]
+
+
+def test_anchors_are_those_of_drawn_landmarks_alone(good: FedTSNE) -> None:
+    verdict, published = good.verdict_, good.published_map_
+    assert len(verdict.anchors) == len(published.anchors)
+    assert all(verdict.drawn[each] for each in verdict.anchors)
+    # Each anchor is around its landmark: nearer to it than to the mean of all, for most.
+    own = good.feddl_.landmarks[list(verdict.anchors)]
+    far = np.linalg.norm(published.anchors - good.feddl_.landmarks.mean(axis=0), axis=1)
+    assert np.mean(np.linalg.norm(published.anchors - own, axis=1) < far) > 0.9
+
+
+def test_a_map_of_noise_says_so_by_name_and_is_drawn_whole() -> None:
+    with pytest.warns(NoSignalWarning, match="Signal: none"):
+        noise = fitted(0.05)
+    assert noise.verdict_.signal == "no"
+    assert "noise, whatever it looks like" in noise.verdict_.sentence
+    assert all(noise.verdict_.drawn)
+    assert len(noise.published_map_.anchors) == 60
+    assert noise.statement_.to_dict()["remarks"][0] == noise.verdict_.sentence
+
+
+def test_what_can_only_be_noise_is_said_before_and_once() -> None:
+    with pytest.warns(NoSignalWarning) as caught:
+        fitted(0.002)
+    assert [str(each.message)[:35] for each in caught] == ["No data of this size can be seen: w"]
+
+
+def test_who_looks_on_is_not_warned(recwarn: pytest.WarningsRecorder) -> None:
+    given = {"private_map": FAST, "feddl": {"bounds": (0.0, 1.0)}, **BRIEF}
+    FedTSNE(budget=Budget(0.002, 1e-5), **given).watch(warns=False).fit(blobs())
+    assert not [each for each in recwarn if each.category is NoSignalWarning]
+
+
+def test_it_costs_nothing_and_follows_from_what_was_released(good: FedTSNE) -> None:
+    """The same settings give the same verdict; it is the same after a way through bytes and JSON."""
+    assert fitted(20.0).verdict_ == good.verdict_
+    assert wire.decode(wire.encode(good.verdict_)) == good.verdict_
+    assert Verdict.from_dict(json.loads(json.dumps(good.verdict_.to_dict()))) == good.verdict_
+    assert good.ledger_.spent(1e-5) <= 20
+
+
+def test_a_resumed_map_has_the_same_verdict(tmp_path, good: FedTSNE) -> None:
+    """Counts of rounds that were done before an interruption are in the checkpoint."""
+
+    class Stop(Exception):
+        pass
+
+    def stop(done, landmarks):
+        if done.number == 9:
+            raise Stop
+
+    given = {"private_map": FAST, "feddl": {"bounds": (0.0, 1.0)}, **BRIEF}
+    first = FedTSNE(budget=Budget(20.0, 1e-5), **given)
+    with pytest.raises(Stop):
+        first.watch(checkpoint=tmp_path / "kept", callbacks=[stop]).fit(blobs())
+    second = FedTSNE(budget=Budget(20.0, 1e-5), **given).watch(checkpoint=tmp_path / "kept").fit(blobs())
+    assert second.verdict_ == good.verdict_
+
+
+@given(st.integers(2, 60), st.integers(0, 2**32 - 1))
+def test_noise_alone_has_no_direction(m: int, seed: int) -> None:
+    """Of pure noise the largest eigenvalue is below the threshold; a strong direction is above it."""
+    rng = np.random.default_rng(seed)
+    upper = np.triu(rng.normal(size=(m, m)) / math.sqrt(2), 1)
+    noise = upper + upper.T + np.diag(rng.normal(size=m))
+    edge = edge_of(1.0, m)
+    assert np.linalg.eigvalsh(noise)[-1] < 1.35 * edge * threshold(m)  # 1 % get above the threshold itself
+    direction = np.zeros((m, m))
+    direction[0, 0] = 6 * edge
+    assert np.linalg.eigvalsh(noise + direction)[-1] > edge * threshold(m)
+
+
+def test_noise_alone_seldom_gets_above_the_threshold() -> None:
+    rng = np.random.default_rng(0)
+    for m in (2, 10, 40):
+        upper = np.triu(rng.normal(size=(1500, m, m)) / math.sqrt(2), 1)
+        noise = upper + upper.transpose(0, 2, 1) + rng.normal(size=(1500, m))[:, :, None] * np.eye(m)
+        above = np.linalg.eigvalsh(noise)[:, -1] > edge_of(1.0, m) * threshold(m)
+        assert above.mean() <= 0.02  # 1 % expected at most
+
+
+@pytest.mark.parametrize(
+    ("directions", "clear", "supported", "count", "signal"),
+    [
+        (2, 0.9, 1.0, 15, "yes"),
+        (None, 0.9, 1.0, 15, "yes"),
+        (2, 0.75, 0.85, 500, "yes"),
+        (2, 0.3, 0.3, 15, "partly"),
+        (1, 0.9, 1.0, 15, "partly"),
+        (1, 0.0, 0.0, 0, "partly"),
+        (0, 0.5, 0.6, 7, "partly"),
+        (0, 0.5, 0.6, 5, "no"),
+        (0, 0.3, 0.6, 7, "no"),
+        (None, 0.0, 0.0, 0, "no"),
+    ],
+)
+def test_the_verdict_from_its_numbers(
+    directions: int | None, clear: float, supported: float, count: int, signal: str
+) -> None:
+    assert judged(directions, clear, supported, count) == signal
+
+
+def test_rows_are_judged_by_their_noise() -> None:
+    rng = np.random.default_rng(0)
+    plane = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 12))
+    assert verdict_of_rows(plane, 0.0).signal == "yes"
+    assert verdict_of_rows(plane + 0.3 * rng.normal(size=plane.shape), 0.3).signal == "yes"
+    assert verdict_of_rows(plane + 3.0 * rng.normal(size=plane.shape), 3.0).signal == "partly"
+    assert verdict_of_rows(9.0 * rng.normal(size=plane.shape), 9.0).signal == "no"
+
+
+@pytest.mark.parametrize(("release", "mechanism"), [("exact", "none"), ("noisy", "gradient"), ("exact", "input")])
+def test_every_release_has_a_verdict(release: str, mechanism: str) -> None:
+    budget = None if mechanism == "none" else Budget(4.0, 1e-5)
+    map_ = FedTSNE(n_landmarks=12, mechanism=mechanism, budget=budget, release=release, rounds=2, tau_x=3.0, **BRIEF)
+    assert map_.fit(blobs(120)).verdict_.signal in ("yes", "partly", "no")
+
+
+def test_a_mechanism_without_counts_is_judged_by_directions() -> None:
+    verdict = fitted(20.0, mechanism="gradient", rounds=2).verdict_
+    assert (verdict.signal, verdict.regions) == ("partly", ())
+    assert "counts no records" in verdict.sentence
+    assert len(verdict.drawn) > 0
+
+
+def test_only_three_words_are_known() -> None:
+    with pytest.raises(InvalidParameter, match="'maybe'"):
+        Verdict(signal="maybe", sentence="")  # type: ignore[arg-type]
+    assert "not judged" in unjudged("nothing was made").sentence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 Form = Literal["html", "md"]
-SCRIPTS = ("shapes.js", "chart.js", "page.js")  # of a page with maps, in this order
+SCRIPTS = ("shapes.js", "chart.js", "pictures.js", "page.js")  # of a page with maps, in this order
 
 
 def render_html(template: str, **facts: Any) -> str:

@@ -212,7 +212,7 @@ def number(value: float | str | None) -> float:
 def _files(folder: Path) -> dict[str, Any]:
     config = RunConfig.from_toml(folder / CONFIG)
     statement = json.loads((folder / "statement.json").read_text(encoding="utf-8"))
-    shown = config.evaluate and is_simulation(config, statement)
+    shown, cloud = config.evaluate and is_simulation(config, statement), _cloud(folder, config)
     return {
         "config": config,
         "toml": (folder / CONFIG).read_text(encoding="utf-8"),
@@ -220,10 +220,10 @@ def _files(folder: Path) -> dict[str, Any]:
         "statement_md": (folder / "statement.md").read_text(encoding="utf-8"),
         "provenance": json.loads((folder / PROVENANCE).read_text(encoding="utf-8")),
         "trace": _trace(folder / TRACE),
-        "cloud": _cloud(folder, config),
+        "cloud": cloud,
         "density": _density(folder / DENSITY),
         "simulation": _simulation(folder / SIMULATION) if shown else None,
-        "verdict": _verdict(folder / VERDICT),
+        "verdict": _verdict(folder / VERDICT, len(cloud.places)),
     }
 
 
@@ -286,11 +286,14 @@ def _simulation(folder: Path) -> Simulation | None:
     return Simulation(cloud, scores, yardsticks)
 
 
-def _verdict(path: Path) -> Verdict | None:
-    """None for a map that has no verdict, and for a run that wrote none."""
+def _verdict(path: Path, points: int) -> Verdict | None:
+    """None for a map that has no verdict, and for a run that wrote none.
+
+    A point of the map is weak if its landmark lies in no region that is clear of noise.
+    """
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     if found is None:
         return None
     clear = [number for region in found["regions"] if region["clear"] for number in region["landmarks"]]
-    anchors = np.asarray(found["anchors"], dtype=np.int64)
-    return Verdict(found["signal"], found["sentence"], ~np.isin(anchors, clear) if len(anchors) else None)
+    weak = ~np.isin(np.asarray(found["anchors"], dtype=np.int64), clear)
+    return Verdict(found["signal"], found["sentence"], weak if len(weak) == points else None)

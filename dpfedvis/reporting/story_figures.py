@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from accounting.events import Event
+from accounting.events import Event, Unprotected
 from dpfedvis.evaluation.metrics import Metric
 from dpfedvis.reporting.drawing import plain, svg
 from dpfedvis.reporting.palette import looks
 
 _INK, _SOFT, _RULE, _ACCENT = "#1d2327", "#55606a", "#e4e1d9", "#0b5f94"
 _DASHES = {"central": "-", "no data": "--", "chance": ":"}
+_ROOM = 1.5  # beyond the first and the last ε, as a factor
 MANY_SITES = 30  # beyond so many only the number of a site stands beside its line
 
 
@@ -59,13 +60,13 @@ def curve(
             axes.plot(x, y, "o-", color=_ACCENT, lw=1.8, ms=7)
         for epsilon, value in known:
             axes.annotate(
-                f"{value:.2f}", (epsilon, value), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=9
+                f"{value:.2f}", (epsilon, value), xytext=(0, -16), textcoords="offset points", ha="center", fontsize=9
             )
         axes.set_xscale("log")
         axes.set_xticks(list(epsilons), [f"{each:.3g}" for each in epsilons])
         axes.minorticks_off()
-        axes.set(title=metric.name, xlabel="ε end to end", ylim=(0, 1.05))
-        axes.margins(x=0.15)
+        reach = (min(epsilons) / _ROOM, max(epsilons) * _ROOM)
+        axes.set(title=metric.name, xlabel="ε end to end", xlim=reach, ylim=(0, 1.05))
         axes.spines[["top", "right"]].set_visible(False)
     figure.supxlabel(plain(note), fontsize=7, color=_SOFT, x=0.99, ha="right")
     return svg(figure)
@@ -93,7 +94,7 @@ def timeline(events: Iterable[Event], note: str) -> str:
     for event in events:
         step = steps.setdefault((event.what, event.stage, event.round), len(steps))
         site = sites.setdefault(event.client, len(sites))
-        marks.append((step, site, event.stage, math.isfinite(getattr(event, "sigma", math.inf))))
+        marks.append((step, site, event.stage, not isinstance(event, Unprotected)))
     stages = list(dict.fromkeys(stage for _, _, stage, _ in marks))
     figure = Figure(figsize=(max(6.0, 0.55 * len(steps) + 2.6), 0.26 * len(sites) + 2.2), layout="constrained")
     axes = figure.add_subplot()
@@ -109,7 +110,8 @@ def timeline(events: Iterable[Event], note: str) -> str:
                 name = stage if protected else f"{stage}, unprotected"
                 x, y = zip(*own, strict=True)
                 axes.scatter(x, y, s=46, marker=look.marker, label=name, zorder=2, **style)
-    labels = [what if at is None else f"{what} {at}" for what, _, at in steps]
+    rounds = Counter((what, stage) for what, stage, _ in steps)
+    labels = [what if rounds[what, stage] == 1 else f"{what} {at}" for what, stage, at in steps]
     axes.set_xticks(
         range(len(steps)), [plain(each) for each in labels], rotation=40, ha="right", fontsize=8, color=_INK
     )

@@ -40,7 +40,7 @@ def test_a_cell_never_begins_a_formula_and_comes_back(text: str) -> None:
     [
         ("=HYPERLINK(1)", "'=HYPERLINK(1)"), ("-2+3", "'-2+3"), ("@SUM(1)", "'@SUM(1)"), ("+1", "+1"),
         ("-3.5e2", "-3.5e2"), ("-", "'-"), ("a=1", "a=1"), ("'quoted", "''quoted"), ("", ""),
-        ("-inf", "'-inf"), ("\t=1", "'\t=1"),
+        ("-inf", "'-inf"), ("\t=1", "'\t=1"), (" =1", "' =1"),
     ],
 )  # fmt: skip
 def test_cells_by_hand(text: str, cell: str) -> None:

@@ -308,6 +308,48 @@ def test_noise_without_a_guarantee_has_its_price_in_the_page(tmp_path: Path) -> 
     assert float(found["data-nominal-epsilon"] or "") == statement["nominal_epsilon"] > 10
 
 
+def test_a_verdict_stands_beside_the_map_and_fades_what_is_weak(private: Path, tmp_path: Path) -> None:
+    found = json.loads((private / "verdict.json").read_text())
+    assert f'data-verdict="{found["signal"]}"' in page(private)
+    copy = Path(shutil.copytree(private, tmp_path / "copy"))
+    count = len(RunFacts.read(private).cloud.places)
+    regions = [{"landmarks": [0, 1], "clear": True, "weak": False}, {"landmarks": [2], "clear": False, "weak": True}]
+    of = [number % 3 for number in range(count)]
+    verdict = {"signal": "partly", "sentence": "Two of <three> regions.", "regions": regions, "anchors": of}
+    (copy / "verdict.json").write_text(json.dumps(verdict))
+    write_report(copy)
+    text = page(copy)
+    assert 'data-verdict="partly"' in text
+    assert "<p>Two of &lt;three&gt; regions.</p>" in text
+    weak = figures(text)["map"]["weak"]
+    assert np.frombuffer(base64.b64decode(weak["bdata"]), "<u1").tolist() == [int(each == 2) for each in of]
+    # Of another map it says nothing about single points.
+    (copy / "verdict.json").write_text(json.dumps({**verdict, "anchors": of[1:]}))
+    write_report(copy)
+    assert figures(page(copy))["map"]["weak"] is None
+
+
+def test_three_numbers_stand_beside_the_map(private: Path, exact: Path, open_run: Path) -> None:
+    """What may be learned, in guesses, and who is trusted: from the statement."""
+    for folder, who in (
+        (private, "Most sites, not the server"), (exact, "Everybody who sees the uploads"),
+        (open_run, "Everybody who sees the uploads"),
+    ):  # fmt: skip
+        hero = page(folder).split('<div class="numbers">')[1].split("</section>")[0]
+        assert f'<p class="big">{who}</p>' in hero
+        statement = json.loads((folder / "statement.json").read_text())
+        assert statement["words"]["one_machine"] in hero
+        if math.isfinite(RunFacts.read(folder).epsilon):
+            right = 100 * statement["best_guess"]
+            (shown_at,) = re.findall(r"most ([0-9.]+) of 100 guesses", hero)
+            assert right <= float(shown_at) < right + 0.1
+            assert hero.count('class="blind"') == 50
+            assert hero.count('class="more"') == math.ceil(right - 50)
+        else:
+            assert "No number bounds it" in hero
+            assert "of 100 guesses" not in hero
+
+
 def test_the_certificate_is_that_of_the_exact_rows(exact: Path) -> None:
     found = RunFacts.read(exact).certificate
     assert found is not None

@@ -123,6 +123,18 @@ def inked(browser: Browser, key: str) -> float:
     return share
 
 
+def page_of(folder: Path, spec: dict[str, Any]) -> Path:
+    """Write a page with this map alone."""
+    template = (
+        '{% extends page %}{% import parts as p %}{% set title, contents = "one", [] %}'
+        '{% block main %}{{ p.map("places", "one map", "one map") }}{% endblock %}'
+    )
+    text = rendering._environment("html").from_string(template).render(figures={"places": spec})
+    path = folder / "one.html"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 def settled(browser: Browser) -> None:
     """Wait until what was asked for is drawn."""
     browser.execute_async_script("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))")
@@ -350,18 +362,36 @@ def test_keys_go_from_point_to_point_and_count_what_is_in_view(exact: Path, open
 
 def test_maps_can_be_saved_as_pictures_that_say_what_they_are(dense: Path, opened: Callable[..., Browser]) -> None:
     browser = opened(dense / "report.html")
-    svg = browser.execute_script("return document.getElementById('plot-map').chart.svg()")
+    svg = browser.execute_script("return svgOf(document.getElementById('plot-map').chart)")
     root = ElementTree.fromstring(svg)
     texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[-1] == json.loads((dense / "statement.json").read_text())["headline"]
     assert texts[-1].startswith("Simulation (seeded noise); with real noise this would be ε = 4")
     assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) > 1
     png = browser.execute_async_script(
-        "const done = arguments[0]; document.getElementById('plot-map').chart.png().then(async (blob) =>"
+        "const done = arguments[0]; pngOf(document.getElementById('plot-map').chart).then(async (blob) =>"
         " done([blob.type, Array.from(new Uint8Array(await blob.arrayBuffer()).slice(0, 4)), blob.size]))"
     )
     assert png[:2] == ["image/png", [137, 80, 78, 71]]
     assert png[2] > 10_000
+    for name in ("PNG", "SVG"):
+        click(browser, "tools-map", name)
+    settled(browser)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_a_finger_points_where_it_lifts(simulated: Path, opened: Callable[..., Browser]) -> None:
+    browser = opened(simulated / "report.html", width=390, height=844)
+    x, y = browser.execute_script(
+        "const plot = document.getElementById('plot-places'), {x, y} = plot.chart.layers.find((each) => each.words);"
+        "plot.scrollIntoView({block: 'center', behavior: 'instant'});"
+        "const {left, top} = plot.getBoundingClientRect(), [a, b] = plot.chart.pixel(x[0], y[0]);"
+        "return [left + a, top + b]"
+    )
+    for kind, points_at in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+        browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points_at})
+    settled(browser)
+    assert tip(browser, "places").startswith("record ")
 
 
 def test_classes_and_layers_of_the_density_can_be_shown(dense: Path, opened: Callable[..., Browser]) -> None:
@@ -476,18 +506,24 @@ def test_every_control_can_be_reached_with_the_keyboard(private: Path, opened: C
 def test_forty_thousand_points_are_drawn(tmp_path: Path, opened: Callable[..., Browser]) -> None:
     rng = np.random.default_rng(0)
     groups = {"class": Grouping.of(rng.integers(10, size=40_000))}
-    template = (
-        '{% extends page %}{% import parts as p %}{% set title, contents = "many", [] %}'
-        '{% block main %}{{ p.map("places", "many", "many") }}{% endblock %}'
-    )
     spec = points(Cloud(rng.normal(size=(40_000, 2)), "record", groups))
-    text = rendering._environment("html").from_string(template).render(figures={"places": spec})
-    path = tmp_path / "many.html"
-    path.write_text(text, encoding="utf-8")
-    browser = opened(path)
+    browser = opened(page_of(tmp_path, spec))
     assert sum(trace["points"] for trace in traces(browser, "places")) == 40_000
     click(browser, "controls-places", "none")
     assert [trace["points"] for trace in traces(browser, "places")] == [40_000]
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_names_that_turn_or_hide_text_are_written_out(tmp_path: Path, opened: Callable[..., Browser]) -> None:
+    """In buttons, and in what is told of a point."""
+    names = np.array(["a\u202egnp.exe", "\u2066b\u200f\x07", "</script><script>alert(1)</script>"])
+    cloud = Cloud(np.array([[0.0, 0.0], [1.0, 1.0], [2.0, 0.0]]), "record", {"class": Grouping.of(names)})
+    browser = opened(page_of(tmp_path, points(cloud)))
+    shown = [each.text.split(" ", 1)[1] for each in browser.find_elements("css selector", "#legend-places button")]
+    written = [r"a\u202egnp.exe", r"\u2066b\u200f\u0007", names[2]]
+    assert shown == written
+    moved(browser, "places", (0.0, 0.0))
+    assert tip(browser, "places") == f"record 0\nclass: {written[0]}"
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 

@@ -250,12 +250,14 @@ class Chart {
       plot.focus({ preventScroll: true });
       this.drawing = this.mode === "lasso" || event.shiftKey;
       if (this.drawing) this.lasso = [this.place(...here(event))];
+      this.still = true;
       this.show(null);
     });
     plot.addEventListener("pointermove", (event) => {
       const now = here(event), before = pointers.get(event.pointerId);
       if (!before) return this.point(...now);
       pointers.set(event.pointerId, now);
+      this.still &&= Math.hypot(now[0] - before[0], now[1] - before[1]) < 2;
       if (pointers.size === 2) {
         this.drawing = false;
         const other = [...pointers].find(([id]) => id !== event.pointerId)[1];
@@ -270,6 +272,8 @@ class Chart {
     });
     const end = (event) => {
       pointers.delete(event.pointerId);
+      // A finger points where it lifts without having moved.
+      if (event.pointerType === "touch" && this.still && !this.drawing) this.point(...here(event));
       if (!this.drawing) return;
       this.drawing = false;
       if (this.lasso.length < 3) this.lasso = null;
@@ -293,61 +297,6 @@ class Chart {
       event.preventDefault();
       keys[event.key]();
     });
-  }
-
-  // Files
-
-  async png() {
-    const made = make("canvas"), ratio = 2, foot = this.note ? 26 : 0, { ink, panel } = theme();
-    made.width = this.width * ratio;
-    made.height = (this.height + foot) * ratio;
-    const pen = made.getContext("2d");
-    this.paint(pen, ratio);
-    pen.globalCompositeOperation = "destination-over";
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.fillStyle = panel;
-    pen.fillRect(0, 0, this.width, this.height + foot);
-    Object.assign(pen, { globalCompositeOperation: "source-over", fillStyle: ink, textAlign: "left", textBaseline: "middle" });
-    pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-    pen.fillText(this.note, 10, this.height + foot / 2, this.width - 20);
-    return new Promise((done) => made.toBlob(done, "image/png"));
-  }
-
-  svg() {
-    const foot = this.note ? 26 : 0, { ink, panel } = theme(), lines = [];
-    const text = (words) => words.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
-    for (const layer of this.layers.filter((each) => !each.hidden)) {
-      if (layer.fills) {
-        const [left, bottom] = this.pixel(-layer.half, -layer.half), cell = (2 * layer.half * this.scale) / FINE;
-        lines.push(`<g transform="matrix(${cell} 0 0 ${-cell} ${left} ${bottom})" fill-rule="evenodd">`);
-        for (const each of layer.fills) lines.push(`<path d="${each.d}" fill="${inTheme(each)}" fill-opacity="${each.alpha}"/>`);
-        lines.push("</g>");
-      }
-      for (const { part, look, shade, hidden } of layer.series ?? []) {
-        if (hidden) continue;
-        const looks = shade ? shades().map((colour) => ({ symbol: "circle", light: colour, dark: colour })) : [look];
-        looks.forEach((each, number) => {
-          for (const faint of [0, 1]) {
-            const path = new SvgPath(), ring = each.symbol === "ring";
-            for (const i of part) {
-              if ((shade && shade[i] !== number) || Number(layer.weak?.[i] ?? 0) !== faint) continue;
-              SHAPES[each.symbol](path, ...this.pixel(layer.x[i], layer.y[i]), layer.size);
-            }
-            const opacity = faint ? 0.25 : (layer.opacity ?? 0.85), colour = inTheme(each);
-            const ink = ring ? `fill="none" stroke="${colour}"` : `fill="${colour}"`;
-            if (path.parts.length) lines.push(`<path d="${path.d}" ${ink} opacity="${opacity}"/>`);
-          }
-        });
-      }
-      for (const { name, x, y } of layer.names ?? []) {
-        const [left, top] = this.pixel(x, y);
-        lines.push(`<text x="${left}" y="${top}" text-anchor="middle" dominant-baseline="central" font-weight="600" ` +
-          `font-size="15" fill="${ink}" stroke="${panel}" stroke-width="5" paint-order="stroke">${text(short(name, 24))}</text>`);
-      }
-    }
-    if (this.note) lines.push(`<text x="10" y="${this.height + 17}" font-size="12" fill="${ink}">${text(this.note)}</text>`);
-    const size = `width="${this.width}" height="${this.height + foot}"`;
-    return `<svg xmlns="${SVG}" ${size} font-family="sans-serif"><rect ${size} fill="${panel}"/>${lines.join("\n")}</svg>\n`;
   }
 }
 

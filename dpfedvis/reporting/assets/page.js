@@ -194,8 +194,8 @@ class PointMap {
     tools.append(
       button("+", null, () => chart.zoomBy(1 / 0.7), "Zoom in"), button("−", null, () => chart.zoomBy(0.7), "Zoom out"),
       button("all", null, () => chart.reset(), "Show all"), drag,
-      button("PNG", null, async () => save(await chart.png(), `${key}.png`), "Save as PNG"),
-      button("SVG", null, () => save(new Blob([chart.svg()], { type: "image/svg+xml" }), `${key}.svg`), "Save as SVG"),
+      button("PNG", null, async () => save(await pngOf(chart), `${key}.png`), "Save as PNG"),
+      button("SVG", null, () => save(new Blob([svgOf(chart)], { type: "image/svg+xml" }), `${key}.svg`), "Save as SVG"),
     );
   }
 

@@ -111,8 +111,8 @@ def _sentence(played: Sequence[Membership], limit: Limit, recognised: float | No
     if beyond:
         return _capital(
             f"{head}an attack told records of the run from others better than the guarantee allows (from "
-            f"{beyond[0].game.name}, AUC {beyond[0].auc.value:.3f}, at most {beyond[0].limit.auc():.3f}): do not publish "
-            "before this is understood."
+            f"{beyond[0].game.name}, AUC {beyond[0].auc.value:.3f}, at most {beyond[0].limit.auc():.3f}): do not "
+            "publish before this is understood."
         )
     better = "no better than by blind guessing" if best.auc.low <= 0.5 else "better than by blind guessing"
     tail = f"; of whoever knows all other records, {allowed}" if allowed else ""

@@ -22,8 +22,8 @@ numbers that a record has (--columns) are enough; they are taken to be from 0 to
 Nothing is released, and of data only public numbers are used.
 
 "no" holds for any data of this size: "dpfedvis run" then stops before it spends, with exit code 3, unless --anyway is
-given. The other forecasts are for usual data, whose second direction has a tenth of their variance. The ways out are
-single changes, each by itself, with which usual data would be seen.
+given. The other forecasts are for usual data, most of whose variance is in directions that have 3 % of it or more. The
+ways out are single changes, each by itself, with which usual data would be seen.
 """
 
 

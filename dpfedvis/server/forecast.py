@@ -39,7 +39,8 @@ from dpfedvis.server.verdict import threshold
 
 Outlook = Literal["yes", "partly", "unlikely", "no"]
 # Chosen on digits, Fashion-MNIST and a Gaussian blob (reports/verdict).
-USUAL = 0.1  # share of variance of the second direction of usual data
+USUAL = 0.03  # most of the variance of usual data is in directions that have as much of it
+SECOND = 0.1  # share of variance of the second direction of usual data
 RARE = 0.4  # hardly any data have a direction with more: asked where no records are counted
 ROOM = 1.25  # of an equal share over what is clear: then most landmarks are
 LITTLE = 0.6  # below it hardly any landmark is
@@ -87,11 +88,14 @@ class Way:
     setting : str
     value : float or str
     sentence : str
+    epsilon : float, optional
+        The ε that goes with it, where it is another one.
     """
 
     setting: str
     value: float | str
     sentence: str
+    epsilon: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +225,7 @@ def _outlook(least: float, clear: float | None, landmarks: int) -> Outlook:
     room = math.inf if clear is None else 1 / (landmarks * clear)
     if least <= USUAL and room >= ROOM:
         return "partly" if clear is None else "yes"
-    hardly = least > RARE if clear is None else least > USUAL and room < LITTLE
+    hardly = least > RARE if clear is None else least > SECOND and room < LITTLE
     return "unlikely" if hardly else "partly"
 
 
@@ -306,7 +310,7 @@ def _ways(program: Program, members: Members) -> tuple[Way, ...]:
         if factor:
             epsilon = _up(budget.epsilon * factor) if factor > 1 else budget.epsilon
             more = f" with ε = {epsilon:g}" if factor > 1 else ""
-            found.append(Way("trust", "aggregate", f"trust aggregate{more}"))
+            found.append(Way("trust", "aggregate", f"trust aggregate{more}", epsilon if factor > 1 else None))
     if budget.unit != "client" and all(each.records is not None for each in members.sites):
         total = sum(each.records or 0 for each in members.sites)
         if factor := _least(lambda each: good(program, _scaled(members, each)), _MOST_FACTOR):

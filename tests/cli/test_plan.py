@@ -25,7 +25,8 @@ def test_a_plan_from_numbers_alone_in_words_and_as_json() -> None:
     assert {each["what"] for each in found["stages"]} == {"moments", "second moments", "cluster sums"}
     assert sum(each["share"] for each in found["stages"]) == pytest.approx(1)
     for way in found["ways"]:
-        changed = {"epsilon": ["--epsilon", str(way["value"])], "trust": ["--epsilon", "2", "--trust", "aggregate"]}
+        shared = ["--epsilon", str(way["epsilon"] or 2), "--trust", "aggregate"]
+        changed = {"epsilon": ["--epsilon", str(way["value"])], "trust": shared}
         if way["setting"] in changed:
             better = called("plan", *NUMBERS, *changed[way["setting"]], "--json")
             assert json.loads(better.stdout)["signal"] == "yes", way

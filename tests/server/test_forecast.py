@@ -125,8 +125,9 @@ def test_what_is_missing_is_named() -> None:
         (0.9, 1.2, 20, "unlikely"),  # one direction with all variance would be
         (0.3, 0.05, 20, "partly"),
         (0.3, 0.2, 20, "unlikely"),
-        (0.1, 0.03, 20, "yes"),
-        (0.1, 0.06, 20, "partly"),
+        (0.03, 0.03, 20, "yes"),
+        (0.03, 0.06, 20, "partly"),
+        (0.05, 0.03, 20, "partly"),
         (1.2, None, 20, "no"),
         (0.5, None, 20, "unlikely"),
         (0.05, None, 20, "partly"),

@@ -46,7 +46,7 @@ def test_clear_blobs_are_signal_and_hold_all_records(good: FedTSNE) -> None:
     places = good.published_map_.subspace.coordinates(blobs().pooled()[0])
     nearest = ((places[:, None] - good.feddl_.landmarks[None]) ** 2).sum(axis=2).argmin(axis=1)
     held = np.asarray(verdict.clear)[nearest].mean()
-    assert held > 0.9
+    assert held > 0.8
     assert (verdict.share_low or 0) <= held <= (verdict.share_high or 0)
     assert verdict.sentence.startswith("Signal: yes. ")
     assert [sum(each) for each in (verdict.clear, verdict.drawn)] == [

@@ -2,7 +2,7 @@
 
 A server knows the landmarks Y_t of each round and sees S_t = (1/n) Σ_x g_t(x) + noise of σ_t, where g_t(x) is a vector
 in the row of x's nearest landmark: its offset in units of the radius, clipped to 1, and a 1. With a reference for what
-the others add, m_t, the log-likelihood ratio of "x took part" against "another did" is, but for a constant,
+the others add, m_t, the log-likelihood ratio of "x took part" against "another did" is, up to a constant,
 
     Σ_t (⟨g_t(x), S_t − m_t⟩/n − ‖g_t(x)‖²/2n²)/σ_t².
 

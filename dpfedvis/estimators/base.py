@@ -390,8 +390,8 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         simulation = self.settings_.noise == "seeded"
         return state(
             self.ledger_,
-            facts=self._facts(),
-            remarks=(self.verdict_.sentence, *self._remarks),
+            facts={**self._facts(), "verdict": {"signal": self.verdict_.signal, "words": self.verdict_.sentence}},
+            remarks=self._remarks,
             simulation=simulation,
             one_machine=not self._between_machines,
         )

@@ -72,7 +72,7 @@ def test_a_map_of_noise_says_so_by_name_and_is_drawn_whole() -> None:
     assert "noise, whatever it looks like" in noise.verdict_.sentence
     assert all(noise.verdict_.drawn)
     assert len(noise.published_map_.anchors) == 60
-    assert noise.statement_.to_dict()["remarks"][0] == noise.verdict_.sentence
+    assert noise.statement_.to_dict()["facts"]["verdict"]["words"] == noise.verdict_.sentence
 
 
 def test_what_can_only_be_noise_is_said_before_and_once() -> None:

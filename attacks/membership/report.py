@@ -11,6 +11,7 @@ import numpy as np
 
 from attacks.membership.rates import Game, Membership, membership
 from attacks.membership.scores import gradient_scores, insider_scores, landmark_scores, list_scores
+from attacks.membership.sums import sum_scores, sums_of
 from attacks.shared.gradients import Float64, as_learned, contribution_of, gradients_of
 from attacks.shared.registry import NothingToAttack, Truth
 from attacks.shared.statistics import Limit
@@ -20,6 +21,7 @@ from dpfedvis.runs.upload_reader import Recording
 
 DELTA = 1e-5
 REFERENCE, CANDIDATES, CLIENTS, ROUNDS = 500, 400, 5, 50
+MOST_ASKED = 5000  # records of one sum
 OUT = "fresh records of the same data set"
 LISTED = Game(
     "gradients, with a list of candidates",
@@ -42,6 +44,20 @@ CONTROL = Game(
     OUT,
     "landmarks that have seen no record, or a private map's noisy second moments alone: a finding here says that fresh "
     "records differ from those of the run",
+    independent=False,
+)
+SUMS = Game(
+    "the noisy sums of all rounds",
+    "records of the clients in a sum",
+    OUT,
+    "the landmarks and the sums of each round, and other records of the same data set",
+    independent=False,
+)
+ANCHORS = Game(
+    "the published map's anchors",
+    "records of all clients",
+    OUT,
+    "what everybody sees: anchors, subspace, and their places on the map",
     independent=False,
 )
 MAP = Game(
@@ -139,6 +155,11 @@ def attack(recording: Recording, truth: Truth, rng: np.random.Generator) -> Memb
         lambda: _from_landmarks(recording.trajectory[0], CONTROL, truth, fresh, landmarks),
         lambda: _from_map(recording, truth, fresh, everything),
     )
+    if "anchors" in recording.published:  # of a private map
+        plays += (
+            lambda: _from_sums(recording, truth, fresh, everything, rng),
+            lambda: _from_anchors(recording, truth, fresh, everything),
+        )
     for play in plays:
         try:
             games.append(play())
@@ -184,6 +205,33 @@ def _unlisted(recording: Recording, truth: Truth, fresh: Array, limit: Limit, rn
 def _pooled(parts: list[tuple[Float64, Float64, Float64]], game: Game, limit: Limit) -> Membership:
     members, others, calibration = (np.concatenate(each) for each in zip(*parts, strict=True))
     return membership(members, others, calibration=calibration, game=game, limit=limit)
+
+
+def _from_sums(recording: Recording, truth: Truth, fresh: Array, limit: Limit, rng: np.random.Generator) -> Membership:
+    """A third of the fresh records stands for those behind the sums."""
+    third = len(fresh) // 3
+    if third < 2:
+        raise NothingToAttack("sums need more fresh records, as a reference")
+    reference, out = fresh[:third], fresh[third:]
+    whole = recording.mechanism.trust != "local"
+    names = [each.name for each in recording.clients]
+    parts: list[tuple[Float64, Float64, Float64]] = []
+    for behind in [names] if whole else [[name] for name in names[:CLIENTS]]:
+        seen = sums_of(recording, behind)
+        records = np.concatenate([truth.client(name) for name in behind])
+        chosen = records[rng.permutation(len(records))[:MOST_ASKED]]
+        away = out[rng.permutation(len(out))[:MOST_ASKED]]
+        scores = sum_scores(recording, seen, np.concatenate([chosen, away]), reference)
+        others, calibration = np.array_split(scores[len(chosen) :], 2)
+        parts.append((scores[: len(chosen)], others, calibration))
+    return _pooled(parts, SUMS, limit)
+
+
+def _from_anchors(recording: Recording, truth: Truth, fresh: Array, limit: Limit) -> Membership:
+    anchors = recording.published["anchors"]
+    members, out = (landmark_scores(as_learned(recording, each), anchors) for each in (truth.pooled, fresh))
+    others, calibration = np.array_split(out, 2)
+    return membership(members, others, calibration=calibration, game=ANCHORS, limit=limit)
 
 
 def _from_landmarks(Y: Array, game: Game, truth: Truth, fresh: Array, limit: Limit) -> Membership:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfedvis.cli.common import add_command, print_json
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.numerics.progress import hidden
 
 if TYPE_CHECKING:
+    from attacks.membership.conclusion import Conclusion
     from attacks.shared.registry import Result, Truth
     from dpfedvis.runs.upload_reader import Recording
 
@@ -22,7 +25,8 @@ example:
 
 An attack reads only the run's folder: uploads, ledger, landmarks, map. The records are loaded by config.toml only to
 score it. Its pictures show records, so they are written beside the run's folder, not into it. Membership and exposure
-need records of the same file that took no part: run with --records N --sample random.
+need records of the same file that took no part: run with --records N --sample random. On a private run all attacks end
+with what an adversary could try, what came of it, and one sentence for who must sign.
 """
 
 
@@ -68,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     report: dict[str, Any] = {}
     results: dict[str, Result] = {}
     for name in KINDS if arguments.kind == "all" else (arguments.kind,):
-        if sys.stderr.isatty():
+        if not hidden():
             print(f"{name} …", file=sys.stderr)
         try:
             results[name] = kind(name)(recording, truth, streams.generator("attack", name))
@@ -78,6 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
             report[name] = {"skipped": str(reason)}
             continue
         report[name] = json.loads(results[name].to_json())
+    ended = _ended(recording, results, report) if arguments.kind == "all" else None
+    if ended is not None:
+        report["conclusion"] = ended.to_dict()
     # Written last, so that a damaged recording leaves no half of a report.
     for name, result in results.items():
         write(result, name, out)
@@ -91,11 +98,25 @@ def run(arguments: argparse.Namespace) -> int:
     for name, each in report.items():
         if "skipped" in each:
             print(f"{name}: {each['skipped']}")
+    if ended is not None:
+        print(ended.markdown())
     if results:
         print(f"pages, pictures and JSON are in {out}")
     if owners is not None:
         print(f"a file for each client, for that client only, is in {owners}")
     return 0
+
+
+def _ended(recording: Recording, results: Mapping[str, Result], report: Mapping[str, Any]) -> Conclusion | None:
+    """Return what all attacks come to, on a run with an end-to-end guarantee."""
+    from attacks.membership.conclusion import conclusion
+    from attacks.membership.report import DELTA, MembershipReport
+
+    played = results.get("membership")
+    games = played.games if isinstance(played, MembershipReport) else ()
+    skipped = {name: each["skipped"] for name, each in report.items() if "skipped" in each}
+    rows = report.get("reconstruction", {})
+    return conclusion(recording, games, skipped, DELTA, recognised=rows.get("recognised"))
 
 
 def truth_of(folder: Path) -> Truth:

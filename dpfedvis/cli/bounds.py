@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from dpfedvis.cli.common import add_command, path, print_result
+from dpfedvis.numerics import progress
 
 _EXAMPLE = """\
 examples:
@@ -47,7 +48,6 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from tqdm import tqdm
 
     from dpfedvis.data import load
     from dpfedvis.evaluation.theory.other_theorems import other_theorems
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     study = Study(dataset, settings)
     if arguments.out is not None:
         make(arguments.out)  # before the work, not after it
-    with tqdm(total=len(study.plan()), desc="bounds", unit="case", disable=not sys.stderr.isatty()) as bar:
+    with progress.bar(len(study.plan()), "case", "bounds") as bar:
         cases = study.run(lambda _: bar.update())
     rows, rest = study.rows(), other_theorems(study)
     command = command_of(arguments)

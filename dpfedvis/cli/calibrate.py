@@ -29,6 +29,7 @@ from accounting.rounding import rounded_up
 from accounting.sharing import Sharing
 from dpfedvis.cli.calibrate_map import MAP, map_result, map_table, risk_lines
 from dpfedvis.cli.common import MissingOption, add_command, print_result
+from dpfedvis.numerics.progress import hidden
 
 _EXAMPLE = """\
 example:
@@ -260,7 +261,7 @@ def _opinions(names: list[str], composition: Composition, release: CalibratedRel
     opinions: dict[str, dict[str, Any]] = {}
     for name in names:
         accountant = ACCOUNTANTS[name]
-        if sys.stderr.isatty():
+        if not hidden():
             print(f"\rasking {name:<12}", end="", file=sys.stderr, flush=True)
         opinion: dict[str, Any] = {"epsilon": None, "sigma": None, "is_bound": accountant.is_bound}
         try:
@@ -273,7 +274,7 @@ def _opinions(names: list[str], composition: Composition, release: CalibratedRel
         except (ArithmeticError, ValueError) as error:
             opinion["reason"] = f"{name} failed ({error})"
         opinions[name] = opinion
-    if sys.stderr.isatty():
+    if not hidden():
         print("\r" + " " * 30 + "\r", end="", file=sys.stderr, flush=True)
     return opinions
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.numerics.plain_text import visible
+from dpfedvis.numerics.progress import bar
 
 _OUTPUTS = ("out", "owner_out", "store", "views")
 _LONGEST = 200  # bytes of a name; file systems allow 255, and files beside it take the name and a suffix
@@ -33,13 +35,19 @@ class OutputClosed(DpfedvisError):
 
 
 def add_command(subparsers: Any, name: str, run: Callable[..., int], **texts: str) -> argparse.ArgumentParser:
-    """Add a command with `--json` and an epilog that is printed as it stands."""
+    """Add a command with `--json`, `--quiet` and an epilog that is printed as it stands."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         name, formatter_class=argparse.RawDescriptionHelpFormatter, **texts
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
+    add_quiet(parser)
     parser.set_defaults(run=run)
     return parser
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Add `--quiet`, which `main` heeds."""
+    parser.add_argument("--quiet", action="store_true", default=False, help="show no progress")
 
 
 class _SiteLog(logging.Handler):
@@ -49,7 +57,7 @@ class _SiteLog(logging.Handler):
         """Print a line, with the error that it is of and without a traceback."""
         error = record.exc_info[1] if record.exc_info else None
         why = "" if error is None else f" ({error or type(error).__name__})"
-        print("dpfedvis:", " ".join(f"{record.getMessage()}{why}".split()), file=sys.stderr)
+        print("dpfedvis:", visible(" ".join(f"{record.getMessage()}{why}".split())), file=sys.stderr)
 
 
 @contextmanager
@@ -150,18 +158,16 @@ def print_result(arguments: argparse.Namespace, value: Any, text: str) -> None:
     if arguments.json:
         print_json(value)
     else:
-        print(text, flush=True)
+        print(visible(text), flush=True)
 
 
 def progress_bar(title: str, unit: str) -> Callable[[int, int], None]:
     """Return a progress bar to call with (done, total); silent where standard error is no terminal."""
-    from tqdm import tqdm
-
     bars: list[Any] = []  # made at the first call, as several may wait for their turn
 
     def show(done: int, total: int) -> None:
         if not bars:
-            bars.append(tqdm(desc=title, total=total, unit=unit, disable=not sys.stderr.isatty(), leave=False))
+            bars.append(bar(total, unit, title))
         bars[0].update(done - bars[0].n)
         if done == total:
             bars[0].close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpfedvis.cli.common import add_command, print_result
+from dpfedvis.numerics import progress
 
 if TYPE_CHECKING:
     from dpfedvis.experiments.demo import Attacked, Story
@@ -26,7 +26,7 @@ _EXAMPLE = """\
 example:
   dpfedvis demo --out runs/story
 
-It runs t-SNE of collected records, Fed-tSNE, the paper's Fed-tSNE+ and private maps at two budgets, and attacks them;
+It runs t-SNE of collected records, Fed-tSNE, the paper's Fed-tSNE+ and private maps at three budgets, and attacks them;
 and a private map of CSV files of five made-up hospitals, with each hospital's own view.
 The folder gets one page, index.html, and a folder for each run. About a minute on two cores.
 """
@@ -45,7 +45,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--out", required=True, metavar="FOLDER", help="new or empty")
     parser.add_argument("--records", type=int, help="take only so many records (all 1797)")
     parser.add_argument("--clients", type=int, default=10, help="number of clients (10)")
-    parser.add_argument("--epsilons", type=_two, default="1,10", help="the two budgets of the private maps (1,10)")
+    parser.add_argument("--epsilons", type=_three, default="1,3,10", help="three budgets, of the private maps (1,3,10)")
     parser.add_argument("--seed", type=int, default=0, help="(0)")
     parser.add_argument("--jobs", type=int, default=1, help="threads of t-SNE (1)")
 
@@ -86,16 +86,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
     """Make all runs in `folder`, attack them, and return what the page shows."""
-    from tqdm import tqdm
-
-    from dpfedvis.experiments.demo import PRIVATE, Story, bounds_study, central, hospital_run
+    from dpfedvis.experiments.demo import PRIVATE, Story, central, hospital_run, show_beside, without_data
     from dpfedvis.reporting.run_facts import RunFacts
     from dpfedvis.reporting.run_report import show
     from dpfedvis.runs.execute import execute
 
     common = next(iter(configs.values()))
-    study = bounds_study(common)
-    with tqdm(total=3 + len(configs) + len(ATTACKED), unit="part", disable=not sys.stderr.isatty()) as bar:
+    with progress.bar(3 + len(configs) + len(ATTACKED), "part") as bar:
 
         def step(name: str, make: Callable[..., Made], *given: Any) -> Made:
             bar.set_description(name)
@@ -104,16 +101,18 @@ def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
             return made
 
         collected, scores = step("central t-SNE", central, common)
+        free = step("no data", without_data, common)
+        yardsticks = {"no data": free, "central": scores}
+        beside = partial(show_beside, yardsticks)
         for key, config in configs.items():
-            step(key, partial(execute, show=show), config, folder / key)
+            step(key, partial(execute, show=beside), config, folder / key)
         files = hospital_run(folder / "hospital-files", common.seed, common.jobs)
         views = folder / "hospital-views"
         step("hospitals", partial(execute, show=show, views=views), files, folder / "hospitals")
         attacks = [step(f"attack on {key}", attacked, folder, key, common.seed) for key in ATTACKED]
-        cases = step("bounds", study.run)
     facts = {key: RunFacts.read(folder / key) for key in configs}
     own = RunFacts.read(folder / "hospitals")
-    return Story(collected, scores, facts, PRIVATE, attacks, study, cases, command, own)
+    return Story(collected, yardsticks, facts, PRIVATE, attacks, command, own)
 
 
 def attacked(folder: Path, key: str, seed: int) -> Attacked:
@@ -155,16 +154,16 @@ def command_of(arguments: argparse.Namespace) -> str:
     for name, default in (("clients", 10), ("seed", 0)):
         if getattr(arguments, name) != default:
             words += [f"--{name}", str(getattr(arguments, name))]
-    if tuple(arguments.epsilons) != (1.0, 10.0):
+    if tuple(arguments.epsilons) != (1.0, 3.0, 10.0):
         words += ["--epsilons", ",".join(f"{each:g}" for each in arguments.epsilons)]
     return shlex.join(words)
 
 
-def _two(text: str) -> tuple[float, float]:
+def _three(text: str) -> tuple[float, float, float]:
     try:
-        low, high = sorted(float(part) for part in text.split(","))
+        low, middle, high = sorted(float(part) for part in text.split(","))
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not two numbers, such as 1,10") from None
-    if low == high:
-        raise argparse.ArgumentTypeError(f"{text!r} is twice the same budget; give two, such as 1,10")
-    return low, high
+        raise argparse.ArgumentTypeError(f"{text!r} is not three numbers, such as 1,3,10") from None
+    if low == middle or middle == high:
+        raise argparse.ArgumentTypeError(f"{text!r} has the same budget twice; give three, such as 1,3,10")
+    return low, middle, high

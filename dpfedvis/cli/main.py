@@ -42,6 +42,8 @@ from dpfedvis.cli.common import (
 )
 from dpfedvis.cli.settings_flags import LateParser
 from dpfedvis.errors import DpfedvisError, NothingToShow
+from dpfedvis.numerics.plain_text import visible
+from dpfedvis.numerics.progress import quiet
 
 _COMMANDS = (
     *(run, plan, statement, report, sweep, calibrate, bounds, attack, audit, reproduce, data, demo),
@@ -59,7 +61,7 @@ examples:
 
 class _Parser(LateParser):
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(2, f"{self.prog}: {visible(message)} (see {self.prog} --help)\n")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -99,11 +101,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         refuse_foreign_bytes(sys.argv[1:] if argv is None else argv)
         arguments = parser().parse_args(argv)
         refuse_bad_outputs(arguments)
-        with shown_site_log():
+        with shown_site_log(), quiet(getattr(arguments, "quiet", False)):
             code: int = arguments.run(arguments)
         sys.stdout.flush()
     except (AccountingError, DpfedvisError) as error:
-        print(f"dpfedvis: {error}", file=sys.stderr)
+        print(f"dpfedvis: {visible(str(error))}", file=sys.stderr)
         return 3 if isinstance(error, NothingToShow) else 2
     except BrokenPipeError:
         # The reader, such as `head`, has gone; the interpreter would complain once more when it flushes.

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from dpfedvis.cli.common import add_command, print_result
+from dpfedvis.numerics.progress import bar
 
 _EXAMPLE = """\
 example:
@@ -35,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     from dpfedvis.reporting.run_report import write_report
     from dpfedvis.runs.folder import writing
 
-    with writing(arguments.folder):
+    with writing(arguments.folder), bar(1, "page", "report"):
         path = write_report(arguments.folder)
     print_result(arguments, {"report": str(path)}, f"wrote {path}")
     return 0

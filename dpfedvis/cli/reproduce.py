@@ -42,7 +42,9 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("names", metavar="NAME", nargs="*", help=", ".join(_NAMES))
     parser.add_argument("--list", action="store_true", help="list tables and figures, with their numbers of cells")
     parser.add_argument("--records", type=int, help="at most so many records (the paper's: 40000, or 10000 for table5)")
-    parser.add_argument("--rounds", type=int, help="at most so many rounds (the paper's: 500, or 1000 for table5)")
+    parser.add_argument(
+        "--rounds", type=int, help="at most so many rounds (the paper's: 500; for table5 5000, or 1000 with noise)"
+    )
     parser.add_argument("--seeds", type=int, default=2, help="number of seeds (2; the paper repeats 10 times)")
     parser.add_argument("--maps", default="tsne,umap", help="layouts to make (tsne,umap)")
     parser.add_argument(

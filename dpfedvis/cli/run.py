@@ -8,8 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dpfedvis.cli.common import add_quiet
 from dpfedvis.cli.settings_flags import add_settings, spelled_as_flags
 from dpfedvis.errors import NothingToShow
+from dpfedvis.numerics.progress import hidden
 
 if TYPE_CHECKING:
     from dpfedvis.runs.execute import Run
@@ -61,6 +63,7 @@ released yet, and records as input perturbation left them. Do not publish it; it
 
 
 _NO_SETTINGS = (
+    "quiet",
     "out",
     "views",
     "config",
@@ -100,6 +103,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--lifetime-epsilon", metavar="NUMBER", type=float, help="ε that all runs on these records may "
                         "spend together; it stays with their ledger")  # fmt: skip
     parser.add_argument("--json", action="store_true", default=False, help="print a summary as JSON")
+    add_quiet(parser)
     parser.late = add_settings
     parser.set_defaults(run=run)
 
@@ -153,7 +157,7 @@ def _foresee(found: Forecast) -> None:
     instead = f" Enough would be: {ways}." if ways else ""
     if found.signal == "no":
         raise NothingToShow(f"{found.sentence}{instead} Nothing was spent; --anyway goes on")
-    if found.signal == "unlikely" and sys.stderr.isatty():
+    if found.signal == "unlikely" and not hidden():
         print(f"dpfedvis: warning: {found.sentence}{instead}", file=sys.stderr)
 
 
@@ -200,4 +204,6 @@ def _page(done: Run, summary: dict[str, Any]) -> str:
     if done.statement.words["all_runs"]:
         lines.append(done.statement.words["all_runs"])
     lines.append(f"{done.folder}: {', '.join(summary['files'])}")
+    views = "" if done.views is None else f"; what each client sees of its own records, for that one alone: {done.views}"
+    lines.append(f"open {done.folder / 'report.html'}{views}")
     return "\n".join(lines)

@@ -39,17 +39,26 @@ def scores_of(
     dict of str to float
         Key of a metric → score.
     """
+    return score(evaluated_of(estimator, fed, seed=seed, neighbors=neighbors))
+
+
+def evaluated_of(
+    estimator: FederatedEstimator,
+    fed: FederatedData,
+    *,
+    seed: int = 0,
+    neighbors: NDArray[np.int64] | None = None,
+) -> Evaluated:
+    """Return what metrics need of a fitted estimator and its records; see `scores_of`."""
     labels = getattr(estimator, "labels_", None)
-    return score(
-        Evaluated(
-            fed,
-            getattr(estimator, "embedding_", None) if labels is None else None,
-            labels=labels,
-            landmarks=estimator.landmarks_,
-            kernel=estimator.feddl_.public.kernel,
-            seed=seed,
-            neighbors=neighbors,
-        )
+    return Evaluated(
+        fed,
+        getattr(estimator, "embedding_", None) if labels is None else None,
+        labels=labels,
+        landmarks=estimator.landmarks_,
+        kernel=estimator.feddl_.public.kernel,
+        seed=seed,
+        neighbors=neighbors,
     )
 
 
@@ -58,6 +67,12 @@ def score(evaluated: Evaluated) -> Scores:
     possible = [metric for metric in METRICS.values() if evaluated.has.issuperset(metric.needs)]
     computed = {metric.key: metric.function(evaluated) for metric in possible}
     return {key: value for key, value in computed.items() if value is not None}
+
+
+def by_chance(evaluated: Evaluated) -> Scores:
+    """Return what each metric that can be computed would be of a result without any information, where it is known."""
+    possible = [each for each in METRICS.values() if each.chance and evaluated.has.issuperset(each.needs)]
+    return {metric.key: float(metric.chance(evaluated)) for metric in possible if metric.chance is not None}
 
 
 def pooled_neighbors(original: NDArray[np.int64], fed: FederatedData) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ Attacks are the command's part. Every number on the page comes from the runs tha
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,26 +13,31 @@ from typing import Any
 
 import numpy as np
 
+from accounting import Ledger
 from accounting.rounding import rounded_up
-from dpfedvis.data import load
 from dpfedvis.data.example import hospitals
 from dpfedvis.evaluation.metrics import METRICS, Evaluated
 from dpfedvis.evaluation.scores import score
-from dpfedvis.evaluation.theory.bound import NORMS, Norm
-from dpfedvis.evaluation.theory.study import Case, Settings, Study
-from dpfedvis.experiments.sweeps.baselines import central_map
+from dpfedvis.experiments.sweeps.baselines import central_map, data_free_scores
+from dpfedvis.numerics.files import write_text
 from dpfedvis.reporting import interactive_maps
-from dpfedvis.reporting.bounds import COLUMNS, pick, size, verdicts
 from dpfedvis.reporting.palette import looks
-from dpfedvis.reporting.rendering import render_html, shown
+from dpfedvis.reporting.rendering import render_html
 from dpfedvis.reporting.run_facts import Cloud, Grouping, RunFacts, number
+from dpfedvis.reporting.run_report import NOT_PROTECTED, show
+from dpfedvis.reporting.story_figures import curve, timeline
+from dpfedvis.runs.execute import Run
 from dpfedvis.runs.folder import write_texts
+from dpfedvis.runs.results import SIMULATION, YARDSTICKS
 from dpfedvis.runs.settings import RunConfig
+from dpfedvis.runs.upload_writer import LEDGER
 
-PRIVATE = ("private-low", "private-high")
+PRIVATE = ("private-low", "private-middle", "private-high")
 HOSPITAL_PATIENTS = 400  # of a hospital, on average
-_SCORES = ("ca_10", "npa_10", "nmi", "mmd_common")
-_KINDS = ("learned", "noisy landmarks")
+_SCORES = ("ca_10", "ca_cross_10", "npa_10", "nmi")
+_DRAWN = ("ca_10", "npa_10")
+_OF_THE_RUN = ("mmd", "certificate")  # at the kernel of one run, so that other runs are no yardstick
+_MAPS = ("exact", "plus", *PRIVATE)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,14 +69,13 @@ class Story:
     ----------
     central : Cloud
         t-SNE of the collected records; see `central`.
-    central_scores : mapping of str to float
+    yardsticks : mapping of str to mapping of str to float
+        Scores of a central map and of one without data.
     runs : mapping of str to RunFacts
         ``exact``, ``plus``, ``noisy``, and private ones in the order in which to show them.
     private : sequence of str
         Keys of the private ones.
     attacks : sequence of Attacked
-    study : Study
-    cases : sequence of Case
     command : str
         That makes the same page again.
     hospitals : RunFacts
@@ -79,12 +83,10 @@ class Story:
     """
 
     central: Cloud
-    central_scores: Mapping[str, float]
+    yardsticks: Mapping[str, Mapping[str, float]]
     runs: Mapping[str, RunFacts]
     private: Sequence[str]
     attacks: Sequence[Attacked]
-    study: Study
-    cases: Sequence[Case]
     command: str
     hospitals: RunFacts
 
@@ -97,17 +99,18 @@ class Story:
 
 
 def plan(
-    records: int | None, clients: int, epsilons: tuple[float, float], seed: int, jobs: int
+    records: int | None, clients: int, epsilons: tuple[float, float, float], seed: int, jobs: int
 ) -> dict[str, RunConfig]:
     """Return the settings of every run, by its key; `epsilons` are the budgets of the private maps."""
     common: dict[str, Any] = {"data": "digits", "records": records, "clients": clients, "seed": seed, "jobs": jobs}
     common |= {"noise": "seeded", "evaluate": True}  # a simulation, to be judged by records and labels
     exact, private = {**common, "landmarks": 100}, {**common, "trust": "aggregate", "release": "none"}
-    low, high = epsilons
+    low, middle, high = epsilons
     settings: dict[str, dict[str, Any]] = {
         "exact": {**exact, "mechanism": "none"},
         "plus": {**exact, "mechanism": "heuristic", "beta": 1.0},
         "private-low": {**private, "epsilon": low},
+        "private-middle": {**private, "epsilon": middle},
         "private-high": {**private, "epsilon": high, "density": True, "classes": tuple(range(10))},
         "noisy": {**exact, "epsilon": high, "release": "noisy"},
     }
@@ -141,45 +144,68 @@ def central(config: RunConfig) -> tuple[Cloud, dict[str, float]]:
     return Cloud(places, "record", groups), score(Evaluated(fed, places, seed=config.seed))
 
 
-def bounds_study(config: RunConfig) -> Study:
-    """Return a small study of error bounds, on the first records of the same data."""
-    sample = min(300, len(config.dataset().X))
-    settings = Settings(landmarks=(max(sample // 30, 2), max(sample // 6, 4)), sigmas=(0.0, 0.1), seed=config.seed)
-    return Study(load(config.data, records=sample), settings)
+def without_data(config: RunConfig) -> dict[str, float]:
+    """Return the scores of a private map that saw no data."""
+    return data_free_scores(config, config.federated(), None)
+
+
+def show_beside(yardsticks: Mapping[str, Mapping[str, float]], run: Run) -> None:
+    """Write everything to look at of a run, with the scores of maps of the same records to hold it against."""
+    path = run.folder / SIMULATION / YARDSTICKS
+    known = json.loads(path.read_text(encoding="utf-8"))
+    own = {
+        name: {key: each for key, each in scores.items() if key not in _OF_THE_RUN}
+        for name, scores in yardsticks.items()
+    }
+    write_text(path, json.dumps({**known, **own}, indent=2, allow_nan=False) + "\n")
+    show(run)
 
 
 def page(story: Story) -> str:
     """Return the page as HTML."""
     runs, last = story.runs, story.runs[story.private[-1]]
-    simulated = {key: runs[key].simulation for key in story.names}
+    simulated = {key: runs[key].simulation for key in _MAPS}
     clouds = {"central": story.central} | {key: each.cloud for key, each in simulated.items() if each is not None}
     figures = {
-        f"map-{key}": {**interactive_maps.points(each, webgl=False), "compact": True} for key, each in clouds.items()
+        f"map-{key}": interactive_maps.points(_by_class(each), compact=True, note=NOT_PROTECTED)
+        for key, each in clouds.items()
     }
-    if story.hospitals.simulation is not None:
-        figures["hospitals"] = interactive_maps.points(story.hospitals.simulation.cloud, webgl=False)
-    if last.density is not None:
-        figures["public"] = interactive_maps.density(last.density, last.cloud.places)
     classes = story.central.groupings["class"].names if "class" in story.central.groupings else ()
-    budget = last.folder / "figures" / "budget.svg"
+    yardsticks = _yardsticks(last)
+    private = [runs[key] for key in story.private]
+    note = last.statement["words"]["short"]
+    drawn = curve(
+        [each.epsilon for each in private], [_simulated(each) for each in private], yardsticks,
+        [METRICS[key] for key in _DRAWN], note,
+    )  # fmt: skip
+    with Ledger.read(last.folder / LEDGER) as ledger:
+        left = timeline(ledger.events(), note)
     return render_html(
         "demo.html",
         story=story,
         runs=runs,
         names=story.names,
         metrics=[METRICS[key].name for key in _SCORES],
-        central_scores=_scores(story.central_scores),
-        scores={key: _scores({} if each is None else each.scores) for key, each in simulated.items()},
+        yardsticks={name: _scores(each) for name, each in yardsticks.items()},
+        scores={key: _scores(_simulated(each)) for key, each in runs.items()},
         maps={key: len(each.places) for key, each in clouds.items()},
         hospital_score=_scores(_simulated(story.hospitals))[0],
+        hospital_chance=_scores(_yardsticks(story.hospitals).get("chance", {}))[0],
         key=list(zip(classes, looks(len(classes)), strict=True)),
         nominal=number(runs["plus"].statement["nominal_epsilon"]),
-        budget=budget.read_text(encoding="utf-8") if budget.exists() else "",
-        bounds={norm: [_bounds(case, norm) for case in story.cases if case.kind in _KINDS] for norm in NORMS},
-        columns=list(COLUMNS),
-        verdicts=verdicts(story.cases),
+        curve=drawn,
+        timeline=left,
         figures=figures,
     )
+
+
+def _by_class(cloud: Cloud) -> Cloud:
+    """The cloud, with classes first and nothing else to colour it by."""
+    return Cloud(cloud.places, cloud.noun, dict(list(cloud.groupings.items())[:1]))
+
+
+def _yardsticks(facts: RunFacts) -> Mapping[str, Mapping[str, float]]:
+    return {} if facts.simulation is None else facts.simulation.yardsticks
 
 
 def _simulated(facts: RunFacts) -> Mapping[str, float]:
@@ -188,15 +214,3 @@ def _simulated(facts: RunFacts) -> Mapping[str, float]:
 
 def _scores(scores: Mapping[str, float]) -> list[str]:
     return [f"{scores[key]:.3f}" if key in scores else "–" for key in _SCORES]
-
-
-def _bounds(case: Case, norm: Norm) -> list[str | float | None]:
-    truth = size(case.truth, norm)
-    cells = []
-    for column in COLUMNS:
-        bound = pick(case, column, norm)
-        floor, false = "≥ " if bound.is_floor else "", " †" if bound.below(truth) else ""
-        known = bound.value is not None and math.isfinite(bound.value)
-        cells.append(f"{floor}{shown(bound.value)}{false}" if known else "no statement")
-    noise = f", σ = {shown(case.sigma)}" if case.sigma else ""
-    return [f"{case.kind}{noise}", str(case.landmarks), truth, *cells, pick(case, "certificate", norm).trivial]

@@ -111,15 +111,18 @@ def neighbor_embedding(neighbors: Neighbors, components: int, seed: int) -> Arra
     return embedded
 
 
-def cluster_centres(points: Array, clusters: int, starts: int, seed: int) -> Array:
-    """Return the centres of clusters, shape (clusters, points' width), by the best of several starts of k-means."""
+def cluster_centres(points: Array, clusters: int, starts: int, seed: int, weights: Array | None = None) -> Array:
+    """Return the centres of clusters, shape (clusters, points' width), by the best of several starts of k-means.
+
+    A point of weight w counts as w points; by default all weigh alike.
+    """
     from sklearn.cluster import KMeans
 
     with warnings.catch_warnings():
         # Fewer distinct points than clusters: some centres coincide, and the first of them has the points.
         warnings.filterwarnings("ignore", message="Number of distinct clusters")
-        centres: Array = KMeans(clusters, n_init=starts, random_state=seed).fit(points).cluster_centers_
-    return np.asarray(centres, dtype=np.float64)
+        found = KMeans(clusters, n_init=starts, random_state=seed).fit(points, sample_weight=weights)
+    return np.asarray(found.cluster_centers_, dtype=np.float64)
 
 
 def k_means(points: Array, clusters: int, starts: int, seed: int) -> NDArray[np.int64]:

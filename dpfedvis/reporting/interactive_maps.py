@@ -1,4 +1,8 @@
-"""Interactive maps of a page, as plain values that page.js gives to plotly."""
+"""Interactive maps of a page, as plain values that page.js draws.
+
+There is one kind of map: points, to be coloured by any of their columns, over anchors and a density where there are
+some, all in one coordinate system.
+"""
 
 from __future__ import annotations
 
@@ -11,60 +15,97 @@ from numpy.typing import NDArray
 
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol.density import Density
-from dpfedvis.reporting.density_figures import smoothed
-from dpfedvis.reporting.palette import Look, looks
+from dpfedvis.reporting.density_areas import Rings, areas, drawn_half
+from dpfedvis.reporting.density_figures import alpha, class_looks
+from dpfedvis.reporting.palette import ALL, REST, Look, looks
 from dpfedvis.reporting.run_facts import Cloud
 
 Spec = dict[str, Any]
 FEW, GROUPS = 12, 20  # distinct numbers that are groups and no scale; groups that have a colour each
 HOVERED = 12  # columns of a file that are told of each record
 COLOURED, VALUES = 200, 10_000_000  # columns that can be chosen as colours, and values that a browser still opens
-# Groups without a colour of their own: many records, and the least to look at.
-_OTHER = {"light": "#7d8790", "dark": "#7d8790", "symbol": "diamond", "glyph": "◆"}
+_FINE = (1 << 16) - 1  # steps of a side in which corners of areas are given
 
 
-def points(cloud: Cloud, *, webgl: bool = True) -> Spec:
+def points(
+    cloud: Cloud,
+    *,
+    anchors: Array | None = None,
+    measured: Density | None = None,
+    records: int | None = None,
+    weak: NDArray[np.bool_] | None = None,
+    note: str = "",
+    compact: bool = False,
+) -> Spec:
     """A map, to be coloured by any of its groupings.
 
     Parameters
     ----------
     cloud : Cloud
-    webgl : bool
-        Browsers have a few WebGL pictures at a time; a page of many small maps does without.
+    anchors : array of shape (k, 2), optional
+        Below the points, where these are something else.
+    measured : Density, optional
+        Below both.
+    records : int, optional
+        Public number of records: shares are shown as counts.
+    weak : array of bool of shape (n,), optional
+        Points to be drawn faintly, since they cannot be told from noise.
+    note : str
+        Stands below a picture that is saved.
+    compact : bool
+        One of many on a page: without buttons and legend.
     """
     places = np.asarray(cloud.places, dtype=np.float32)
     found = np.isfinite(places).all(axis=1)
-    groupings = []
+    columns = []
     for name, grouping in cloud.groupings.items():
-        own = [_drawn(each) for each in looks(len(grouping.names))]
-        codes = grouping.codes[found].astype(np.uint16 if len(own) < 1 << 16 else np.uint32)
-        groupings.append({"key": name, "names": list(grouping.names), "looks": own, "codes": packed(codes)})
+        codes = grouping.codes[found].astype(np.uint16 if len(grouping.names) < 1 << 16 else np.uint32)
+        groups = [{"name": group, **_drawn(look)} for group, look in _named_looks(grouping.names)]
+        columns.append(
+            {"key": name, "names": list(grouping.names), "codes": packed(codes), "groups": groups, "listed": True}
+        )
     return {
-        "kind": "points",
-        "webgl": webgl,
-        "noun": cloud.noun,
-        "x": packed(places[found, 0]),
-        "y": packed(places[found, 1]),
+        **_map(places[found], cloud.noun, anchors),
+        "ids": None,
         "numbers": packed(_numbers(cloud)[found].astype(np.uint32)),
-        "groupings": groupings,
+        "columns": columns,
+        "density": None if measured is None else density(measured, records),
+        "weak": None if weak is None else packed(weak[found].astype(np.uint8)),
+        "note": note,
+        "compact": compact,
+        "search": False,
     }
 
 
-def density(measured: Density, anchors: Array) -> Spec:
-    """Noisy shares on the grid, smoothed and cut off at 0, under the anchors; for all records and for each class."""
-    shares, noise = smoothed(measured)
-    layers = [{"name": "all records", "z": packed(_percent(shares.sum(axis=0)))}]
-    if measured.classes:
-        layers += [{"name": f"class {name}", "z": packed(_percent(each))}
-                   for name, each in zip(measured.layers, shares, strict=True)]  # fmt: skip
+def density(measured: Density, records: int | None) -> Spec:
+    """Released shares, and their areas above the noise; see `dpfedvis.reporting.density_areas`."""
+    half, drawn = drawn_half(measured), []
+    own = [look for _, look in class_looks(measured.layers).items()]
+    for area in areas(measured):
+        fills = []
+        for layer, rings in area.fills:
+            look = own[layer] if own and layer >= 0 else ALL
+            fills.append(
+                {"light": look.light, "dark": look.dark, "alpha": alpha(len(area.levels)), **_rings(rings, half)}
+            )
+        drawn.append(
+            {
+                "name": area.name,
+                "members": list(area.members),
+                "levels": area.levels.tolist(),
+                "alpha": alpha(len(area.levels)),
+                "fills": fills,
+                "names": [{"name": name, "x": x, "y": y} for name, x, y in area.names],
+            }
+        )
     return {
-        "kind": "density",
         "half": measured.grid.half,
+        "drawn_half": half,
         "cells": measured.grid.cells,
-        "noise": 100 * noise,
-        "layers": layers,
-        "x": packed(anchors[:, 0].astype(np.float32)),
-        "y": packed(anchors[:, 1].astype(np.float32)),
+        "noise": measured.noise,
+        "records": records,
+        "shares": packed(measured.shares.astype(np.float32)),
+        "areas": drawn,
     }
 
 
@@ -74,8 +115,10 @@ def own(
     columns: Sequence[tuple[str, NDArray[Any]]],
     anchors: Array | None,
     *,
+    measured: Density | None = None,
     first: int = 0,
     noun: str | None = None,
+    note: str = "",
 ) -> Spec:
     """Records of one site over the anchors, to be coloured by any column of theirs.
 
@@ -87,10 +130,14 @@ def own(
     columns : sequence of (str, array of shape (n,))
         Text, or numbers with NaN where one is missing.
     anchors : array of shape (k, 2), optional
+    measured : Density, optional
+        Below both.
     first : int
         Columns at the beginning that are told of each record beside those of the file.
     noun : str, optional
         The column that the ids are from: it is told of a record once.
+    note : str
+        Stands below a picture that is saved.
 
     Returns
     -------
@@ -115,14 +162,15 @@ def own(
         if colours or (listed and name != noun):
             carried.append({**made, "listed": listed and name != noun})
     return {
-        "kind": "own",
-        "noun": noun or "record",
-        "x": packed(small[:, 0]),
-        "y": packed(small[:, 1]),
+        **_map(small, noun or "record", anchors),
         "ids": None if ids is None else ids[found].tolist(),
         "numbers": packed(np.flatnonzero(found).astype(np.uint32)),
-        "anchors": None if anchors is None else [packed(each) for each in anchors.astype(np.float32).T],
         "columns": carried,
+        "density": None if measured is None else density(measured, None),
+        "weak": None,
+        "note": note,
+        "compact": False,
+        "search": True,
         "offered": offered,
         "left_off": len(columns) - seen,
         "distinct": distinct,
@@ -161,20 +209,30 @@ def column(name: str, values: NDArray[Any]) -> Spec:
 
 
 def packed(values: NDArray[Any]) -> dict[str, str]:
-    """Return an array as plotly takes it, base64 of little-endian numbers: a third of its size as text."""
+    """Return an array as base64 of little-endian numbers: a third of its size as text."""
     small = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
     names = {"f4": "f4", "f8": "f8", "u1": "u1", "u2": "u2", "u4": "u4"}
     name = names[f"{small.dtype.kind}{small.dtype.itemsize}"]
     return {"dtype": name, "bdata": base64.b64encode(small.tobytes()).decode("ascii")}
 
 
+def _map(places: Array, noun: str, anchors: Array | None) -> Spec:
+    below = None if anchors is None else [packed(each) for each in anchors.astype(np.float32).T]
+    return {"noun": noun, "x": packed(places[:, 0]), "y": packed(places[:, 1]), "anchors": below}
+
+
+def _rings(rings: Rings, half: float) -> Spec:
+    """Corners on a fine grid over the box, a quarter of their size as floats."""
+    steps = np.rint((np.clip(rings.points, -half, half) + half) / (2 * half) * _FINE).astype(np.uint16)
+    return {"rings": packed(steps.reshape(-1)), "starts": packed(rings.starts.astype(np.uint32))}
+
+
 def _drawn(look: Look) -> dict[str, str]:
-    return {"light": look.light, "dark": look.dark, "symbol": look.symbol, "glyph": look.glyph}
+    return {"light": look.light, "dark": look.dark, "symbol": look.symbol}
 
 
-def _percent(shares: Array) -> Array:
-    percent: Array = (100 * np.maximum(shares, 0.0)).astype(np.float32)
-    return percent
+def _named_looks(names: Sequence[str]) -> list[tuple[str, Look]]:
+    return list(zip(names, looks(len(names)), strict=True))
 
 
 def _numbers(cloud: Cloud) -> Array:
@@ -214,9 +272,9 @@ def _groups(names: list[str], codes: NDArray[np.int64], repeated: bool) -> Spec:
     spec: Spec = {"names": names, "codes": packed(codes.astype(size))}
     if repeated:
         legend = names if len(names) <= GROUPS else names[: GROUPS - 1]
-        spec["groups"] = [{"name": each, **_drawn(look)} for each, look in zip(legend, looks(len(legend)), strict=True)]
+        spec["groups"] = [{"name": each, **_drawn(look)} for each, look in _named_looks(legend)]
         if len(legend) < len(names):
-            spec["groups"].append({"name": f"other ({len(names) - len(legend)} values)", **_OTHER})
+            spec["groups"].append({"name": f"other ({len(names) - len(legend)} values)", **_drawn(REST)})
     return spec
 
 

@@ -22,7 +22,7 @@ _MUTED = (
 _MUTED_DARK = (
     *("#6A5BD6", "#EEDD88", "#2E9950", "#E07A87", "#99DDFF", "#A83E66", "#55C4B0", "#C77DD0", "#8F8F20", "#FFFFFF"),
 )  # fmt: skip
-# Names in plotly, letters in matplotlib, and characters for a legend in text.
+# Names in shapes.js, letters in matplotlib, and characters for a legend in text.
 SYMBOLS = (
     ("circle", "o", "●"),
     ("square", "s", "■"),
@@ -42,7 +42,7 @@ class Look:
     light, dark : str
         Colours on light and on dark ground.
     symbol, marker, glyph : str
-        The shape for plotly, for matplotlib and in text.
+        The shape for maps in a browser, for matplotlib and in text.
     """
 
     light: str
@@ -55,6 +55,11 @@ class Look:
     def first(self) -> bool:
         """Whether its shape is the first one; lines of the others are broken."""
         return self.symbol == SYMBOLS[0][0]
+
+
+# Groups without a colour of their own: many records, and the least to look at.
+REST = Look("#7d8790", "#7d8790", *SYMBOLS[2])
+ALL = Look("#0b5f94", "#6db5ea", *SYMBOLS[0])  # all groups together: the accent of the page
 
 
 def looks(count: int) -> tuple[Look, ...]:

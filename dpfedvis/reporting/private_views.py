@@ -4,8 +4,9 @@
     STEM.png   the published map with the records on top
     STEM.html  the same as a page, coloured by any column of the site's own file
 
-No ε covers these files, and nothing of them is sent. The table holds an id as it stands in the site's file, so that
-both can be joined, and no other text: a spreadsheet may take text that begins with =, +, - or @ for a formula.
+No ε covers these files, and nothing of them is sent. The table holds the ids of the site's file, so that both can be
+joined, and no other text. An id that a spreadsheet would run as a formula begins with an
+apostrophe; see `in_spreadsheet`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from accounting.errors import InvalidParameter
 from dpfedvis.numerics.files import write_text
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.plain_text import in_spreadsheet
 from dpfedvis.protocol.density import Density
 from dpfedvis.reporting import interactive_maps
 from dpfedvis.reporting.density_figures import draw_private_view
@@ -111,7 +113,7 @@ def write_view(
     table, picture, page = (folder / f"{stem}.{ending}" for ending in ("csv", "png", "html"))
     write_text(table, _table(own))
     _draw(picture, own, anchors, density, plain(title), plain(caption))
-    write_text(page, _page(stem, own, anchors, title, caption))
+    write_text(page, _page(stem, own, anchors, density, title, caption))
     return [table, picture, page]
 
 
@@ -142,7 +144,7 @@ def _cut(text: str, size: int) -> str:
 def _table(own: OwnRecords) -> str:
     """Return the CSV; a record without a place has neither x nor y."""
     count = len(own.places)
-    ids = range(count) if own.ids is None else own.ids.tolist()
+    ids = range(count) if own.ids is None else map(in_spreadsheet, own.ids.tolist())
     clusters = [""] * count if own.clusters is None else own.clusters.tolist()  # a record without a place: -1
     places = own.places.astype(np.float64).tolist()
     text = io.StringIO(newline="")
@@ -173,7 +175,7 @@ def _draw(
     save_png(figure, path)
 
 
-def _page(stem: str, own: OwnRecords, anchors: Array | None, title: str, caption: str) -> str:
+def _page(stem: str, own: OwnRecords, anchors: Array | None, density: Density | None, title: str, caption: str) -> str:
     made = [("class", own.labels), ("cluster", None if own.clusters is None else own.clusters.astype(np.str_))]
     columns = dict(own.columns)
     first: list[tuple[str, NDArray[Any]]] = []
@@ -187,8 +189,10 @@ def _page(stem: str, own: OwnRecords, anchors: Array | None, title: str, caption
         own.ids,
         [*first, *columns.items()],
         anchors,
+        measured=density,
         first=len(first),
         noun=None if own.ids is None else _same(columns, own.ids),
+        note=f"{title}; no ε covers it",
     )
     placed = int(own.placed.sum())
     return render_html(

@@ -7,6 +7,7 @@ rendered twice: once with page.html and parts.html, once with page.md and parts.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
 import re
@@ -17,11 +18,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from accounting.rounding import rounded_down, rounded_up
 from accounting.trust_wording import TRUST
+from dpfedvis.numerics.plain_text import in_markdown, visible, without_elements
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 Form = Literal["html", "md"]
+SCRIPTS = ("shapes.js", "chart.js", "pictures.js", "page.js")  # of a page with maps, in this order
 
 
 def render_html(template: str, **facts: Any) -> str:
@@ -38,8 +41,11 @@ def render_html(template: str, **facts: Any) -> str:
 
 
 def render_markdown(template: str, **facts: Any) -> str:
-    """Return a page as Markdown, with one empty line between blocks however many the template leaves."""
-    text = _environment("md").get_template(template).render(facts)
+    """Return a page as Markdown, with one empty line between blocks however many the template leaves.
+
+    Templates hold no HTML, so that whatever looks like it came from outside, and is shown as text.
+    """
+    text = without_elements(_environment("md").get_template(template).render(facts))
     return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+\n", "\n", text)).strip("\n") + "\n"
 
 
@@ -75,6 +81,7 @@ def _environment(form: Form) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_finalized,
     )
     made.filters |= {
         "shown": shown,
@@ -83,6 +90,7 @@ def _environment(form: Form) -> Environment:
         "rounded_down": rounded_down,
         "json": script_json,
         "data_uri": _data_uri,
+        "hash": _hash,
         "one_line": _one_line,
         "cell": _markdown_cell,
     }
@@ -90,12 +98,17 @@ def _environment(form: Form) -> Environment:
     made.globals |= {
         "page": f"page.{form}",
         "parts": f"parts.{form}",
-        "asset": _asset,
-        "plotly": _plotly,
+        "style": _asset("page.css"),
+        "script": "".join(_asset(name) for name in SCRIPTS),
         "repr": repr,
         "TRUST": TRUST,
     }
     return made
+
+
+def _finalized(value: Any) -> Any:
+    """Write out hidden characters of names; what a macro has made is marked as HTML and was seen already."""
+    return visible(value) if type(value) is str else value
 
 
 def _one_line(text: str) -> str:
@@ -104,7 +117,7 @@ def _one_line(text: str) -> str:
 
 
 def _markdown_cell(value: object) -> str:
-    return " ".join(str(value).split()).replace("|", "\\|")
+    return in_markdown(str(value))
 
 
 def _is_numeric(value: object) -> bool:
@@ -123,8 +136,6 @@ def _asset(name: str) -> str:
     return (files("dpfedvis.reporting") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _plotly() -> str:
-    from plotly.offline import get_plotlyjs
-
-    code: str = get_plotlyjs()
-    return code
+def _hash(text: str) -> str:
+    """Return what a content policy calls an element with this text by: nothing else may run, or be a style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"

@@ -23,11 +23,22 @@ from accounting.spending import Step, privacy_curve, spending
 from dpfedvis.estimators.known_tables import CLUSTERS
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.layouts import LAYOUTS
+from dpfedvis.numerics.plain_text import from_spreadsheet
 from dpfedvis.protocol.density import Density, DensityGrid
 from dpfedvis.reporting.certified import Certified, certified
 from dpfedvis.runs.folder import CONFIG
 from dpfedvis.runs.provenance import PROVENANCE
-from dpfedvis.runs.results import DENSITY, PLACES, SCORES, SIMULATION, TABLE, TRACE, TRACE_COLUMNS, VERDICT
+from dpfedvis.runs.results import (
+    DENSITY,
+    PLACES,
+    SCORES,
+    SIMULATION,
+    TABLE,
+    TRACE,
+    TRACE_COLUMNS,
+    VERDICT,
+    YARDSTICKS,
+)
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
 from dpfedvis.runs.upload_writer import EMBEDDING, LANDMARKS, LEDGER, RecordingError
@@ -94,10 +105,31 @@ class Simulation:
     cloud : Cloud
         All records of all clients.
     scores : mapping of str to float
+    yardsticks : mapping of str to mapping of str to float
+        The same scores of what a result is held against: chance and, where they were computed, a map without data and
+        a central one.
     """
 
     cloud: Cloud
     scores: Mapping[str, float]
+    yardsticks: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """Whether a map can show more than its own noise, by public numbers.
+
+    Parameters
+    ----------
+    signal : {"yes", "partly", "no"}
+    sentence : str
+    weak : array of bool of shape (n,), optional
+        Points of the map that stand out of no noise.
+    """
+
+    signal: str
+    sentence: str
+    weak: NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +157,9 @@ class RunFacts:
     cloud : Cloud
         What the server has.
     density : Density, optional
-    verdict : mapping, optional
-        As in verdict.json; None for a run that wrote none.
     certificate : Certified, optional
     simulation : Simulation, optional
+    verdict : Verdict, optional
     """
 
     folder: Path
@@ -145,9 +176,9 @@ class RunFacts:
     trace: Array
     cloud: Cloud
     density: Density | None
-    verdict: Mapping[str, Any] | None
     certificate: Certified | None
     simulation: Simulation | None
+    verdict: Verdict | None
 
     @classmethod
     def read(cls, folder: str | Path) -> RunFacts:
@@ -181,7 +212,7 @@ def number(value: float | str | None) -> float:
 def _files(folder: Path) -> dict[str, Any]:
     config = RunConfig.from_toml(folder / CONFIG)
     statement = json.loads((folder / "statement.json").read_text(encoding="utf-8"))
-    shown = config.evaluate and is_simulation(config, statement)
+    shown, cloud = config.evaluate and is_simulation(config, statement), _cloud(folder, config)
     return {
         "config": config,
         "toml": (folder / CONFIG).read_text(encoding="utf-8"),
@@ -189,10 +220,10 @@ def _files(folder: Path) -> dict[str, Any]:
         "statement_md": (folder / "statement.md").read_text(encoding="utf-8"),
         "provenance": json.loads((folder / PROVENANCE).read_text(encoding="utf-8")),
         "trace": _trace(folder / TRACE),
-        "cloud": _cloud(folder, config),
+        "cloud": cloud,
         "density": _density(folder / DENSITY),
-        "verdict": json.loads((folder / VERDICT).read_text(encoding="utf-8")) if (folder / VERDICT).exists() else None,
         "simulation": _simulation(folder / SIMULATION) if shown else None,
+        "verdict": _verdict(folder / VERDICT, len(cloud.places)),
     }
 
 
@@ -227,7 +258,7 @@ def _cloud(folder: Path, config: RunConfig) -> Cloud:
         with np.load(folder / LANDMARKS, allow_pickle=False) as stored:
             clusters = {"cluster": Grouping.of(stored["clusters"])} if "clusters" in stored else {}
             return Cloud(stored["places"], "anchor", clusters)
-    clients = Grouping.of(np.array([row[0] for row in rows]))
+    clients = Grouping.of(np.array([from_spreadsheet(row[0]) for row in rows]))
     with np.load(folder / EMBEDDING, allow_pickle=False) as stored:
         if config.map == "clusters":
             groups = {"cluster": Grouping.of(stored["labels"]), "client": clients}
@@ -251,4 +282,18 @@ def _simulation(folder: Path) -> Simulation | None:
         groups = {"class": Grouping.of(stored["labels"], stored["class_names"])} if "labels" in stored else {}
         groups["client"] = Grouping.of(stored["clients"])
         cloud = Cloud(stored["places"], "record", groups)
-    return Simulation(cloud, json.loads((folder / SCORES).read_text(encoding="utf-8")))
+    scores, yardsticks = (json.loads((folder / name).read_text(encoding="utf-8")) for name in (SCORES, YARDSTICKS))
+    return Simulation(cloud, scores, yardsticks)
+
+
+def _verdict(path: Path, points: int) -> Verdict | None:
+    """None for a map that has no verdict, and for a run that wrote none.
+
+    A point of the map is weak if its landmark lies in no region that is clear of noise.
+    """
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    if found is None:
+        return None
+    clear = [number for region in found["regions"] if region["clear"] for number in region["landmarks"]]
+    weak = ~np.isin(np.asarray(found["anchors"], dtype=np.int64), clear)
+    return Verdict(found["signal"], found["sentence"], weak if len(weak) == points else None)

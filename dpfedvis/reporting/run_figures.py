@@ -98,22 +98,25 @@ def _accountants(facts: RunFacts) -> Any | None:
     found = {name: value for name, value in found.items() if math.isfinite(value)}
     if not found:
         return None
-    figure, (axes,) = _canvas()
     names = sorted(found, key=lambda name: -found[name])
+    figure, (axes,) = _canvas(height=0.34 * len(names) + 1.0)
     bounds = [readings[name]["is_bound"] for name in names]
-    axes.barh(
-        [name if bound else f"{name} *" for name, bound in zip(names, bounds, strict=True)],
-        [found[name] for name in names],
-        color=[_ACCENT if bound else _SOFT for bound in bounds],
-        hatch=["" if bound else "//" for bound in bounds],
-    )
-    if max(found.values()) > 30 * min(found.values()) > 0:
-        axes.set_xscale("log")
-    for place, name in enumerate(names):
-        axes.annotate(f" {rounded_up(found[name])}", (found[name], place), va="center", fontsize=8)
-    note = "" if all(bounds) else f"    * {readings[names[bounds.index(False)]]['note']}"
-    axes.set(xlabel=f"ε in scope at δ = {facts.delta:g}{note}")
-    axes.margins(x=0.15)
+    # From 0, so that twice as far is twice as much; what would leave all others at 0 is told and not drawn to scale.
+    end = 1.15 * min(max(found.values()), 12 * min(found.values()) or math.inf) or 1.0
+    for place, (name, bound) in enumerate(zip(names, bounds, strict=True)):
+        inside = found[name] <= end
+        x = found[name] if inside else end
+        axes.hlines(place, 0, x, color="#e4e1d9", lw=1)
+        style = {"color": _ACCENT, "mfc": _ACCENT if bound else "white"}
+        axes.plot(x, place, "o" if inside else ">", ms=6, clip_on=False, **style)
+        axes.annotate(
+            rounded_up(found[name]), (x, place), xytext=(8, 0), textcoords="offset points", va="center", fontsize=8
+        )
+    axes.set_yticks(range(len(names)), [plain(name) for name in names])
+    note = "" if all(bounds) else f"; open: {readings[names[bounds.index(False)]]['note']}"
+    axes.set(xlabel=f"ε in scope at δ = {facts.delta:g}{note}", xlim=(0, end), ylim=(-0.6, len(names) - 0.4))
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
     return _told(figure, facts)
 
 

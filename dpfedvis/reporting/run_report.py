@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from accounting.rounding import rounded_up
+from accounting.wording import STAND_IN
 from dpfedvis.estimators.known_tables import CLUSTERS
 from dpfedvis.evaluation.metrics import METRICS
 from dpfedvis.numerics.files import write_text
@@ -31,6 +32,13 @@ from dpfedvis.runs.execute import Run
 from dpfedvis.runs.results import SIMULATION, places_of
 
 REPORT, MAP, DENSITY_PICTURE, FIGURES = "report.html", "map.png", "density.png", "figures"
+NOT_PROTECTED = "Simulation: records of all clients, which nobody sees in a real federation; no ε covers them"
+# Of the trust models in a run, the one that asks for most.
+_TRUSTED = {
+    "central": "The server",
+    "aggregate": "Most sites, not the server",
+    "local": "Nobody",
+}
 _ORIGIN = ("started", "commit", "seed", "python", "machine")
 
 
@@ -80,20 +88,23 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
         Figures as SVG; see `dpfedvis.reporting.run_figures.drawings`.
     """
     config, statement, origin = facts.config, facts.statement, facts.provenance
-    if facts.density is not None:
-        figures = {"map": interactive_maps.density(facts.density, facts.cloud.places)}
-    else:
-        figures = {"map": interactive_maps.points(facts.cloud)}
+    figures = {"map": published(facts)}
     if facts.simulation is not None:
-        figures["places"] = interactive_maps.points(facts.simulation.cloud)
+        # Records among the anchors that they were placed by, in the same coordinates.
+        anchors = facts.cloud.places if facts.cloud.noun == "anchor" else None
+        figures["places"] = interactive_maps.points(facts.simulation.cloud, anchors=anchors, note=NOT_PROTECTED)
     made = f"{config.spectral.clusters} clusters" if config.map == CLUSTERS else f"a {LAYOUTS[config.map].title}"
-    scores = {} if facts.simulation is None else facts.simulation.scores
+    simulation = facts.simulation
+    scores = {} if simulation is None else simulation.scores
+    yardsticks = {} if simulation is None else simulation.yardsticks
     return render_html(
         "report.html",
         run=facts,
         figures=figures,
         drawings=drawn,
         made=made,
+        guesses=statement["best_guess"] if math.isfinite(facts.epsilon) else None,
+        trusted=trusted(statement),
         unprotected=next((each.label for each in facts.steps if math.isinf(each.end_to_end)), "the first release"),
         steps=[
             [each.label, each.stage, rounded_up(each.in_scope), rounded_up(each.end_to_end)] for each in facts.steps
@@ -104,12 +115,41 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
         curve=[[shown(delta, 2), rounded_up(number(epsilon))] for delta, epsilon in statement["curve"]],
         rounds=[[str(int(row[0])), float(row[1]), float(row[2])] for row in facts.trace],
         has_change=len(facts.trace) > 0 and not math.isnan(facts.trace[-1, 2]),
-        scores=[[METRICS[key].title if key in METRICS else key, float(value)] for key, value in scores.items()],
+        yardsticks=list(yardsticks),
+        scores=[
+            [
+                METRICS[key].title if key in METRICS else key,
+                float(value),
+                *(own.get(key) for own in yardsticks.values()),
+            ]
+            for key, value in scores.items()
+        ],
         origin=[
             *([name, str(origin.get(name) or "–")] for name in _ORIGIN),
             *([name, str(found)] for name, found in origin.get("packages", {}).items()),
         ],
     )
+
+
+def published(facts: RunFacts) -> interactive_maps.Spec:
+    """Return the map that the server has: points, over the density where one was released."""
+    records = facts.statement["facts"].get("records", facts.statement["facts"].get(STAND_IN))
+    weak = None if facts.verdict is None else facts.verdict.weak
+    return interactive_maps.points(
+        facts.cloud,
+        measured=facts.density,
+        records=None if records is None else int(records),
+        weak=weak,
+        note=facts.statement["headline"],
+    )
+
+
+def trusted(statement: Mapping[str, Any]) -> tuple[str, str]:
+    """Return who must be trusted, in a few words and in a sentence or two."""
+    who = next((name for name in _TRUSTED if name in statement["trusts"]), "")
+    bare = statement["epsilon_end_to_end"] == "inf"
+    few = "Everybody who sees the uploads" if bare else _TRUSTED.get(who, "Nobody: nothing left a client")
+    return few, " ".join(statement["words"]["trust"][:2])
 
 
 def write_views(folder: Path, run: Run) -> None:

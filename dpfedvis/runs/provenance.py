@@ -18,7 +18,7 @@ from dpfedvis.runs.settings import RunConfig
 PROVENANCE = "provenance.json"
 _PACKAGES = (
     *("dpfedvis", "numpy", "scipy", "scikit-learn", "openTSNE", "umap-learn", "pynndescent", "dp-accounting"),
-    *("matplotlib", "plotly"),
+    "matplotlib",
 )
 
 

@@ -21,7 +21,7 @@ from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.estimators.clusters import FedSpectralClustering
 from dpfedvis.evaluation.by_group import placed_by_group
 from dpfedvis.evaluation.coverage import anchor_coverage
-from dpfedvis.evaluation.scores import scores_of
+from dpfedvis.evaluation.scores import by_chance, evaluated_of, score
 from dpfedvis.numerics.files import write_arrays, write_text
 from dpfedvis.numerics.kernels import Array, squared_distances
 from dpfedvis.numerics.random_streams import Streams
@@ -32,7 +32,7 @@ from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.tables import write_table
 from dpfedvis.runs.upload_writer import EMBEDDING
 
-SIMULATION, SCORES, PLACES = "simulation", "scores.json", "places.npz"
+SIMULATION, SCORES, PLACES, YARDSTICKS = "simulation", "scores.json", "places.npz", "yardsticks.json"
 BY_GROUP = "by-group.json"
 TABLE, TRACE, DENSITY, VERDICT = "embedding.csv", "trace.csv", "density.npz", "verdict.json"
 PART = 4096  # records whose nearest landmark is sought at a time
@@ -111,11 +111,13 @@ def write_simulation(
     folder.mkdir(exist_ok=True)
     problems: list[str] = []
     try:
-        scores = {**scores_of(estimator, fed, seed=seed), **truth_of(estimator, fed, seed)}
+        evaluated = evaluated_of(estimator, fed, seed=seed)
+        scores, chance = {**score(evaluated), **truth_of(estimator, fed, seed)}, by_chance(evaluated)
         text = json.dumps(scores, indent=2, allow_nan=False)
+        yardsticks = json.dumps({"chance": chance}, indent=2, allow_nan=False)
     except Exception as error:  # whatever it is, it comes after all releases
         problems.append(f"there are no scores, since they could not be computed ({type(error).__name__}: {error})")
-        text = "{}"
+        text = yardsticks = "{}"
     groups = {"site": np.repeat([client.name for client in fed.clients], fed.records)}
     arrays = {
         "places": places_of(estimator),
@@ -127,6 +129,7 @@ def write_simulation(
         groups["class"] = np.array(names, dtype=np.str_)[arrays["labels"]] if len(names) else arrays["labels"]
     write_arrays(folder / PLACES, arrays)
     write_text(folder / SCORES, text + "\n")
+    write_text(folder / YARDSTICKS, yardsticks + "\n")
     placed = placed_by_group(fed.pooled()[0], arrays["places"], groups, seed=seed)
     rows = {name: [each.to_dict() for each in own] for name, own in placed.items()}
     write_text(folder / BY_GROUP, json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False) + "\n")

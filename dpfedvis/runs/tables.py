@@ -9,22 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from dpfedvis.numerics.files import write_text
-
-_RUN = ("=", "+", "-", "@", "\t")  # a spreadsheet takes a text that begins so for a formula
+from dpfedvis.numerics.plain_text import in_spreadsheet
 
 
 def write_table(path: Path, columns: list[str], rows: Iterable[list[Any]]) -> None:
     """Write a table; texts that a spreadsheet would run are made harmless."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([harmless(each) for each in columns])
-    writer.writerows([harmless(each) for each in row] for row in rows)
+    writer.writerow([_cell(each) for each in columns])
+    writer.writerows([_cell(each) for each in row] for row in rows)
     write_text(path, text.getvalue())
 
 
-def harmless(cell: Any) -> Any:
-    """Return a cell with an apostrophe before a text that a spreadsheet would run; numbers are left as they are."""
-    if not isinstance(cell, str):
-        return cell
-    text = cell.replace("\r", " ")  # which would begin a line
-    return f"'{text}" if text.lstrip(" ").startswith(_RUN) else text
+def _cell(value: Any) -> Any:
+    return in_spreadsheet(value) if isinstance(value, str) else value

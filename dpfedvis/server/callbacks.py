@@ -9,6 +9,7 @@ from typing import Any
 
 from accounting import checks
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.progress import bar
 from dpfedvis.server.round_log import Round
 
 
@@ -24,7 +25,7 @@ class ProgressBar:
         """Move the bar."""
         if self._bar is None:
             # A resumed run starts in the middle, and only new rounds count for its speed.
-            self._bar = _bar(self.rounds, "round", initial=done.number - 1)
+            self._bar = bar(self.rounds, "round", initial=done.number - 1)
         self._bar.update(done.number - self._bar.n)
         if done.number == self.rounds:
             self.close()
@@ -39,7 +40,7 @@ class ProgressBar:
         self._missing = missing
         if facts["stage"] == "rounds" and facts["done"] > 0:
             if self._bar is None:
-                self._bar = _bar(self.rounds, "round", initial=facts["done"])
+                self._bar = bar(self.rounds, "round", initial=facts["done"])
             self._bar.update(max(facts["done"] - self._bar.n, 0))
 
     def close(self) -> None:
@@ -59,7 +60,7 @@ class StageBars:
         """Move the bar of a stage to `done` of `total` parts."""
         if stage != self._stage:
             self.close()
-            self._stage, self._bar = stage, _bar(total, "part", desc=stage)
+            self._stage, self._bar = stage, bar(total, "part", stage)
         self._bar.update(done - self._bar.n)
         if done >= total:
             self.close()
@@ -68,12 +69,6 @@ class StageBars:
         """Take the bar off the screen."""
         if self._bar is not None:
             self._bar.close()
-
-
-def _bar(total: int | None, unit: str, **settings: Any) -> Any:
-    from tqdm import tqdm
-
-    return tqdm(total=total, unit=unit, disable=not sys.stderr.isatty(), leave=False, **settings)
 
 
 @dataclass

@@ -281,7 +281,9 @@ class Program:
             made = {"anchors": anchors, "places": places, "origins": origins.of, "layout": np.array(drawn)}
             if clusters is None:
                 return made
-            return {**made, "centres": cluster_centres(places, clusters.clusters, clusters.starts, settings.seed)}
+            weights = recipe.weights(learned, origins.of)
+            count, starts = clusters.clusters, clusters.starts
+            return {**made, "centres": cluster_centres(places, count, starts, settings.seed, weights)}
 
         # Kept, since a density is counted on it.
         frame = read_or_make(None if checkpoint is None else checkpoint / "published_map.npz", laid_out)

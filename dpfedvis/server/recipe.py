@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting import Budget, checks
 from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.density import GridCounts
+from dpfedvis.mechanisms.k_means import likely
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol.density import OTHER, Density, DensityGrid, cells_for
@@ -22,10 +24,12 @@ from dpfedvis.protocol.subspace import Subspace
 from dpfedvis.protocol.views import DensityView
 from dpfedvis.server.feddl import NoiseName
 from dpfedvis.server.private_map import BudgetShares, Learned, Learner
+from dpfedvis.server.regions import pooled
 
 # What of FedDL's settings also makes sense for all stages.
 _PASSED = ("public_records", "bounds")
 LEAST_ANCHORS, MOST_ANCHORS = 300, 1000
+LEAST_WEIGHT = 0.01  # of an anchor, in equal shares
 SPREAD = 0.5  # of the standard deviation around a landmark
 LEAST_PLACES, MOST_PLACES = 4, 20_000  # fewer have no spectral start in two dimensions
 
@@ -136,6 +140,24 @@ class Recipe:
             count = min(max(int(records / 2), LEAST_ANCHORS), MOST_ANCHORS)
         generator = Streams(seed).generator("anchors")
         return spread_out(landmarks, learned.subspace, max(count, len(landmarks)), generator)
+
+    @staticmethod
+    def weights(learned: Learned, of: NDArray[np.int64]) -> Array | None:
+        """Return the shares of records that anchors stand for, up to a factor; None where no counts were released.
+
+        Parameters
+        ----------
+        learned : Learned
+        of : array of shape (anchors,)
+            The landmark of each anchor.
+        """
+        tally = learned.feddl.tally
+        if tally is None:
+            return None
+        counts, noise = pooled(tally)
+        # Noise makes some counts negative; no anchor is without any weight.
+        shares: Array = np.maximum(likely(counts, noise), LEAST_WEIGHT / len(counts))[of]
+        return shares
 
     def scaled(self, places: Array, records: float) -> Array:
         """Centre the anchors' box, and scale it to the size that a client's own layout needs.

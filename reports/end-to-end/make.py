@@ -158,7 +158,7 @@ def run(arguments: argparse.Namespace) -> None:
             dealt = FederatedData.from_dataset(dataset, clients=10, partition="iid", seed=seed)
             fed = with_features(dealt, None if features == "pixels" else features)
             for way in arguments.ways.split(","):
-                for trust, epsilon in SETTINGS if way == "private" else [("", 0.0)]:
+                for trust, epsilon in arguments.settings if way == "private" else [("", 0.0)]:
                     name = f"{arguments.data}-{features}-" + (f"{trust}-{epsilon:g}" if trust else way)
                     path = HERE / "cells" / f"{name}-{seed}.json"
                     if path.exists():
@@ -236,6 +236,12 @@ def shown(values: list[float]) -> str:
     return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else "")
 
 
+def setting(text: str) -> tuple[str, float]:
+    """Read a trust model and an ε."""
+    trust, epsilon = text.split(":")
+    return trust, float(epsilon)
+
+
 def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -243,6 +249,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=40_000)
     parser.add_argument("--features", default="hog,pixels")
     parser.add_argument("--ways", default="private,collected,protocol")
+    parser.add_argument("--settings", type=setting, nargs="+", default=SETTINGS, help="such as aggregate:1 local:1")
     parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.data is not None:

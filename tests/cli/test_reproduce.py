@@ -106,7 +106,7 @@ def test_pages_alone_need_a_store_and_run_nothing(tmp_path: Path) -> None:
         (["table1", "--estimates", "nystrom,nystrom"], "each once, but is 'nystrom,nystrom'"),
         (["table1", "--backend", "slurm"], "backend must be one of"),
         (["table5", "--backend", "dask", "--scheduler", "tcp://127.0.0.1:1"], "no dask cluster answers at"),
-        (["table1", "--only-report"], "there is no store of a sweep"),
+        (["table1", "--data", "digits", "--records", "50", "--only-report"], "there is no store of a sweep"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(arguments: list[str], words: str, tmp_path: Path) -> None:

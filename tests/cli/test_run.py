@@ -127,7 +127,7 @@ def test_clusters_instead_of_a_map(tmp_path: Path) -> None:
 def test_every_setting_has_a_flag_and_every_flag_a_setting() -> None:
     line = ["run", "--data", "digits", "--out", "x", "--bounds", "0", "1"]
     given = vars(parser().parse_args(line))
-    assert set(given) - {"run", "json", "out", "resume", "anyway"} == {
+    assert set(given) - {"run", "json", "out", "resume", "replace", "anyway", "quiet"} == {
         "data",
         "bounds",
     }  # a flag that is not given sets nothing

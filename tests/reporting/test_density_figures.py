@@ -14,45 +14,19 @@ from accounting import Budget
 from dpfedvis import FedTSNE
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.numerics.exact import Grid
-from dpfedvis.protocol.density import Density, DensityGrid
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.subspace import Subspace
-from dpfedvis.reporting.density_figures import (
-    PALETTE,
-    STANDS_OUT,
-    class_colours,
-    contour_levels,
-    draw_density,
-    draw_private_view,
-    leading_class,
-    smoothed,
-)
+from dpfedvis.reporting.density_figures import class_looks, draw_density, draw_private_view
+from dpfedvis.reporting.palette import REST, looks
 from dpfedvis.server.subspace import client_level_remark
 from tests.makers import federation
-
-CELLS = 16
+from tests.reporting.test_density_areas import density, two_groups
 
 
 def published() -> PublishedMap:
     places = np.random.default_rng(0).normal(size=(30, 2))
     subspace = Subspace(np.zeros(3), np.eye(3)[:, :2], np.ones(2), Grid.of_norm(8.0, 3))
     return PublishedMap(subspace, places.astype(np.float32), places, 0)
-
-
-def density(shares: np.ndarray, noise: float = 1e-3, classes: tuple[str, ...] = ()) -> Density:
-    return Density(DensityGrid(published().half, shares.shape[-1]), shares, noise, classes)
-
-
-def noise_alone(classes: int = 1, seed: int = 0, cells: int = CELLS) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, 1e-3, (classes, cells, cells))
-
-
-def two_groups() -> Density:
-    """Class 3 around cell (4, 4), class 7 around (13, 13)."""
-    shares = noise_alone(3)
-    shares[0, 3:6, 3:6] += 0.05
-    shares[1, 12:15, 12:15] += 0.05
-    return density(shares, classes=("3", "7"))
 
 
 def picture(path: Path) -> np.ndarray:
@@ -81,60 +55,16 @@ def test_the_same_density_gives_the_same_bytes(classes: tuple[int, ...], tmp_pat
     assert (tmp_path / "c.png").read_bytes() != (tmp_path / "a.png").read_bytes()
 
 
-def test_the_noise_that_is_left_is_as_stated() -> None:
-    shares, noise = smoothed(density(noise_alone(20, cells=40)))
-    inner = shares[:, 5:-5, 5:-5]
-    assert inner.std() == pytest.approx(noise, rel=0.03)
-    assert shares[:, 0, 0].std() < noise  # a corner never stands out more easily
-    assert noise < 1e-3
-
-
-def test_smoothing_keeps_each_class_to_itself_and_its_share() -> None:
-    shares = np.zeros((2, CELLS, CELLS))
-    shares[0, 8, 8] = 1.0
-    found, _ = smoothed(density(shares))
-    assert found[0].sum() == pytest.approx(1.0)
-    assert np.unravel_index(found[0].argmax(), found[0].shape) == (8, 8)
-    assert not found[1].any()
-
-
-def test_a_class_leads_where_it_is_and_nowhere_else() -> None:
-    leading = leading_class(two_groups())
-    assert (leading[3:6, 3:6] == 0).all()
-    assert (leading[12:15, 12:15] == 1).all()
-    assert (leading[:, 8] == -1).all()
-    assert (leading[0] == -1).all()
-
-
-def test_noise_alone_leads_nowhere_and_has_no_contours() -> None:
-    for seed in range(5):
-        given = density(noise_alone(10, seed), classes=tuple("123456789"))
-        assert (leading_class(given) == -1).mean() > 0.99
-        shares, noise = smoothed(given)
-        assert len(contour_levels(np.maximum(shares.sum(axis=0), 0), noise * math.sqrt(10))) == 0
-
-
-def test_contours_lie_between_the_noise_and_the_peak() -> None:
-    total = np.zeros((CELLS, CELLS))
-    total[4, 4] = 0.2
-    levels = contour_levels(total, 1e-3)
-    assert levels[0] == pytest.approx(STANDS_OUT * 1e-3)
-    assert (np.diff(levels) > 0).all()
-    assert levels[-1] < 0.2
-    assert len(contour_levels(total, 0.0)) == len(levels)  # without noise, too
-    assert len(contour_levels(np.zeros((CELLS, CELLS)), 0.0)) == 0
-
-
 @pytest.mark.parametrize("shares", [np.zeros((1, 8, 8)), -np.ones((1, 8, 8)), np.ones((1, 1, 1))])
 def test_any_shares_can_be_drawn(shares: np.ndarray, tmp_path: Path) -> None:
     draw_density(published().places, density(shares, noise=0.0), tmp_path / "a.png")
     picture(tmp_path / "a.png")
 
 
-def test_colours_differ_for_any_number_of_classes() -> None:
-    for count in (1, 10, 11, 40):
-        assert len(set(class_colours(tuple(range(count))).values())) == count
-    assert class_colours((3, 7)) == {3: PALETTE[0], 7: PALETTE[1]}
+def test_named_classes_have_the_looks_of_any_groups_and_all_others_are_grey() -> None:
+    assert class_looks(("3", "7", "other")) == {"3": looks(2)[0], "7": looks(2)[1], "other": REST}
+    assert list(class_looks(tuple(map(str, range(40))))) == [str(each) for each in range(40)]
+    assert class_looks(()) == {}
 
 
 def test_a_private_view_shows_own_points_over_the_same_map(tmp_path: Path) -> None:
@@ -143,7 +73,7 @@ def test_a_private_view_shows_own_points_over_the_same_map(tmp_path: Path) -> No
     draw_private_view(published().places, two_groups(), places, labels, tmp_path / "own.png", title="own")
     draw_private_view(published().places, None, places, None, tmp_path / "bare.png")
     public, own, bare = (picture(tmp_path / f"{name}.png") for name in ("public", "own", "bare"))
-    fourth = class_colours(("3", "7", "other", "8"))["8"]  # a label of this client alone
+    fourth = class_looks(("3", "7", "other", "8"))["8"].light  # a label of this client alone
     assert shown(own, fourth) > shown(public, fourth) == 0
     assert shown(bare, "#d55e00") > shown(public, "#d55e00") == 0
 

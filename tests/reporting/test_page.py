@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
 import re
@@ -42,7 +43,7 @@ class Outline(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
-        if tag not in ("meta", "link", "img"):
+        if tag not in ("meta", "link", "img", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -57,10 +58,21 @@ def page(folder: Path) -> str:
 
 
 def own(text: str) -> str:
-    """The page without plotly's code."""
-    longest = max(re.findall(r"<script>.*?</script>", text, flags=re.DOTALL), key=len)
-    assert len(longest) > 1_000_000
-    return text.replace(longest, "")
+    """The page without the code that draws maps."""
+    (code,) = re.findall(r"<script>.*?</script>", text, flags=re.DOTALL)
+    return text.replace(code, "")
+
+
+def policy_of(text: str) -> str:
+    """The content policy of a page; it allows the page's own style and script by their hashes, and nothing else."""
+    (policy,) = [each["content"] or "" for each in Outline(text).of("meta") if each.get("http-equiv")]
+    assert policy.startswith("default-src 'none'; base-uri 'none'; form-action 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    allowed = set(re.findall(r"'sha256-([^']+)'", policy))
+    inline = re.findall(r"<(?:style|script)>(.*?)</(?:style|script)>", text, flags=re.DOTALL)
+    assert allowed == {base64.b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in inline}
+    assert not [tag for tag, given in Outline(text).elements if any(n == "style" or n.startswith("on") for n in given)]
+    return policy
 
 
 def drawings(text: str) -> list[str]:
@@ -101,25 +113,27 @@ def test_the_page_is_whole_and_can_be_read_by_anyone(folder: Path) -> None:
     }
     plots = [each for each in outline.of("div") if (each.get("id") or "").startswith("plot-")]
     assert {f"plot-{key}" for key in figures(page(folder))} == {each["id"] for each in plots}
-    assert all(each["role"] == "img" and each["aria-label"] for each in plots)
+    assert all(each["role"] == "application" and each["aria-label"] for each in plots)
     assert all(each["alt"] for each in outline.of("img"))
 
 
 def test_the_page_embeds_the_figures_of_the_folder(folder: Path) -> None:
     """Drawn once, and drawn whenever there is a finite number to draw."""
-    names = ["budget", "accountants", "delta", "convergence"]
+    names = ["budget", "accountants", "delta", "risk", "convergence"]
     facts = RunFacts.read(folder)
     if facts.in_scope == math.inf:
         names = ["convergence"]
+    elif facts.epsilon == math.inf:
+        names.remove("risk")
     assert drawings(page(folder)) == [(folder / "figures" / f"{name}.svg").read_text() for name in names]
     assert {path.stem for path in (folder / "figures").iterdir()} == {*names, "map"}
 
 
 def test_the_page_needs_nothing_from_outside(folder: Path) -> None:
     text = page(folder)
-    assert text.count("plotly.js v") == 1
-    assert "http" not in re.sub(r'http-equiv="[^"]*"', "", own(text))
-    assert "default-src 'none'" in text
+    assert len(text) < 2_000_000
+    assert "http" not in re.sub(r'http-equiv="[^"]*"', "", text).replace("http://www.w3.org/2000/svg", "")
+    policy_of(text)
     for link in Outline(text).of("a"):
         target = link["href"] or ""
         assert target.startswith("#") or (folder / target).exists(), target
@@ -155,7 +169,7 @@ def test_the_page_can_be_made_again_from_the_folder(
                      for each in (private, copy))  # fmt: skip
     assert before == after
     names = {path.name for path in (copy / "figures").iterdir()}
-    stems = ("accountants", "budget", "convergence", "delta", "map")
+    stems = ("accountants", "budget", "convergence", "delta", "map", "risk")
     assert names == {f"{stem}.svg" for stem in stems}
     assert not list(copy.rglob("*.tmp"))
 
@@ -185,8 +199,8 @@ def test_names_from_the_data_stay_text(simulated: Path) -> None:
     text = own(page(simulated))
     for name in HOSTILE:
         assert name not in text
-    assert Counter(tag for tag, _ in Outline(text).elements)["script"] == 2  # figures, and the page's own
-    assert figures(text)["places"]["groupings"][1]["names"] == list(HOSTILE)
+    assert Counter(tag for tag, _ in Outline(text).elements)["script"] == 1  # the figures, beside the page's own
+    assert figures(text)["places"]["columns"][1]["names"] == list(HOSTILE)
 
 
 def test_json_cannot_end_its_script() -> None:
@@ -214,7 +228,7 @@ def test_a_simulation_shows_classes_and_places_in_a_section_that_says_so(simulat
     text = page(simulated)
     assert "Simulation: in a real federation nobody sees this" in text
     assert traces_of(coordinates(simulated))[0] in text
-    assert figures(text)["places"]["groupings"][0]["names"] == [str(each) for each in MARKED]
+    assert figures(text)["places"]["columns"][0]["names"] == [str(each) for each in MARKED]
     scores = json.loads((simulated / "simulation" / "scores.json").read_text())
     assert f"{scores['ca_10']:.4g}" in text
     # Of the map that is for everyone, nothing of it.
@@ -294,6 +308,48 @@ def test_noise_without_a_guarantee_has_its_price_in_the_page(tmp_path: Path) -> 
     assert float(found["data-nominal-epsilon"] or "") == statement["nominal_epsilon"] > 10
 
 
+def test_a_verdict_stands_beside_the_map_and_fades_what_is_weak(private: Path, tmp_path: Path) -> None:
+    found = json.loads((private / "verdict.json").read_text())
+    assert f'data-verdict="{found["signal"]}"' in page(private)
+    copy = Path(shutil.copytree(private, tmp_path / "copy"))
+    count = len(RunFacts.read(private).cloud.places)
+    regions = [{"landmarks": [0, 1], "clear": True, "weak": False}, {"landmarks": [2], "clear": False, "weak": True}]
+    of = [number % 3 for number in range(count)]
+    verdict = {"signal": "partly", "sentence": "Two of <three> regions.", "regions": regions, "anchors": of}
+    (copy / "verdict.json").write_text(json.dumps(verdict))
+    write_report(copy)
+    text = page(copy)
+    assert 'data-verdict="partly"' in text
+    assert "<p>Two of &lt;three&gt; regions.</p>" in text
+    weak = figures(text)["map"]["weak"]
+    assert np.frombuffer(base64.b64decode(weak["bdata"]), "<u1").tolist() == [int(each == 2) for each in of]
+    # Of another map it says nothing about single points.
+    (copy / "verdict.json").write_text(json.dumps({**verdict, "anchors": of[1:]}))
+    write_report(copy)
+    assert figures(page(copy))["map"]["weak"] is None
+
+
+def test_three_numbers_stand_beside_the_map(private: Path, exact: Path, open_run: Path) -> None:
+    """What may be learned, in guesses, and who is trusted: from the statement."""
+    for folder, who in (
+        (private, "Most sites, not the server"), (exact, "Everybody who sees the uploads"),
+        (open_run, "Everybody who sees the uploads"),
+    ):  # fmt: skip
+        hero = page(folder).split('<div class="numbers">')[1].split("</section>")[0]
+        assert f'<p class="big">{who}</p>' in hero
+        statement = json.loads((folder / "statement.json").read_text())
+        assert statement["words"]["one_machine"] in hero
+        if math.isfinite(RunFacts.read(folder).epsilon):
+            right = 100 * statement["best_guess"]
+            (shown_at,) = re.findall(r"most ([0-9.]+) of 100 guesses", hero)
+            assert right <= float(shown_at) < right + 0.1
+            assert hero.count('class="blind"') == 50
+            assert hero.count('class="more"') == math.ceil(right - 50)
+        else:
+            assert "No number bounds it" in hero
+            assert "of 100 guesses" not in hero
+
+
 def test_the_certificate_is_that_of_the_exact_rows(exact: Path) -> None:
     found = RunFacts.read(exact).certificate
     assert found is not None
@@ -315,14 +371,13 @@ def test_points_in_the_page_are_those_of_the_map(clustered: Path) -> None:
         expected = stored["spectral"].astype(np.float32)
     x = np.frombuffer(base64.b64decode(spec["x"]["bdata"]), "<f4")
     np.testing.assert_array_equal(x, expected[:, 0])
-    assert [each["key"] for each in spec["groupings"]] == ["cluster", "client"]
+    assert [each["key"] for each in spec["columns"]] == ["cluster", "client"]
 
 
 def test_forty_thousand_points_stay_small() -> None:
     rng = np.random.default_rng(0)
     groups = {"class": Grouping.of(rng.integers(10, size=40_000)), "client": Grouping.of(rng.integers(50, size=40_000))}
     spec = points(Cloud(rng.normal(size=(40_000, 2)), "record", groups))
-    assert spec["webgl"]
     assert len(script_json(spec)) < 1_000_000
 
 

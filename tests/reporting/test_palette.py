@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 
 import numpy as np
 import pytest
 
-from dpfedvis.reporting.palette import SYMBOLS, looks, paired
+from dpfedvis.reporting import rendering
+from dpfedvis.reporting.palette import ALL, SYMBOLS, looks, paired
 
 # Machado, Oliveira & Fernandes (2009), severity 1, for linear RGB.
 SIGHT = {
@@ -42,6 +44,33 @@ def test_every_two_colours_are_apart_for_every_eye(count: int, ground: str, sigh
     assert min(float(np.linalg.norm(a - b)) for a, b in combinations(seen, 2)) > APART
     # Nor does any of them sink into the ground that it stands on.
     assert min(float(np.linalg.norm(each - lab(linear(GROUND[ground])))) for each in seen) > APART
+
+
+def variables(theme: str) -> dict[str, str]:
+    """The colours of the pages."""
+    text = rendering._asset("page.css")
+    light, dark = re.findall(r":root \{(.*?)\}", text, flags=re.DOTALL)[:2]
+    return dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6})", light if theme == "light" else dark))
+
+
+def luminance(colour: str) -> float:
+    return float(np.array([0.2126, 0.7152, 0.0722]) @ linear(colour))
+
+
+def contrast(one: str, other: str) -> float:
+    """By WCAG 2."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_colour_of_text_stands_out_of_every_ground(theme: str) -> None:
+    own = variables(theme)
+    for text in ("ink", "quiet", "accent", "warn"):
+        for ground in ("paper", "panel", "mark"):
+            assert contrast(own[text], own[ground]) >= 4.5, (text, ground)
+    assert own["accent"] == getattr(ALL, theme)  # areas of all records have the accent of the page
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
 
 
 def test_beyond_ten_a_group_is_told_by_its_shape_too() -> None:

@@ -18,6 +18,7 @@ import pytest
 from matplotlib.image import imread
 
 from accounting.errors import InvalidParameter
+from dpfedvis.numerics.plain_text import from_spreadsheet
 from dpfedvis.protocol.density import Density, DensityGrid
 from dpfedvis.reporting import interactive_maps
 from dpfedvis.reporting.interactive_maps import COLOURED, FEW, GROUPS, HOVERED, column, own
@@ -25,6 +26,7 @@ from dpfedvis.reporting.palette import looks
 from dpfedvis.reporting.private_views import OwnRecords, stems_of, write_view
 from tests.makers import HOSTILE
 from tests.reporting import test_page_in_browser as pages
+from tests.reporting.test_page import policy_of
 
 SITE, CAPTION = "Hôpital & Söhne <Nord>", "ε = 1 at δ = 1e-05;\ngrey dots: anchors"
 ANCHORS = np.random.default_rng(1).normal(size=(30, 2))
@@ -48,7 +50,7 @@ def records(count: int = 60, **changed: Any) -> OwnRecords:
 
 
 def view(folder: Path, shown: OwnRecords, stem: str = "own", **changed: Any) -> tuple[list[list[str]], str]:
-    """Write a view; return the lines of its table, and its page without plotly's code."""
+    """Write a view; return the lines of its table, and its page without the code that draws maps."""
     given = {"anchors": ANCHORS, "density": None, "title": f"private view of {shown.name}", "caption": CAPTION}
     table, picture, page = write_view(folder, stem, shown, **{**given, **changed})
     assert [each.name for each in (table, picture, page)] == [f"{stem}.csv", f"{stem}.png", f"{stem}.html"]
@@ -61,8 +63,7 @@ def view(folder: Path, shown: OwnRecords, stem: str = "own", **changed: Any) -> 
 
 def own_text(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
-    longest = max(re.findall(r"<script>.*?</script>", text, flags=re.DOTALL), key=len, default="")
-    return text.replace(longest, "") if longest else text
+    return re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
 
 
 def figure(text: str) -> dict[str, Any]:
@@ -86,7 +87,9 @@ def test_the_table_keeps_ids_places_and_order(tmp_path: Path) -> None:
     shown = OwnRecords(SITE, places, np.array(IDS), None, {}, np.arange(len(IDS)) % 3)
     (head, *lines), text = view(tmp_path, shown)
     assert head == ["id", "x", "y", "cluster"]
-    assert [line[0] for line in lines] == list(IDS)
+    assert [from_spreadsheet(line[0]) for line in lines] == list(IDS)
+    assert [line[0] for line in lines if line[0].startswith(("=", "@", "'"))] == ["'=1+1", "'@me"]
+    assert lines[-1][0] == "-3"  # a number, and no formula
     assert [line[3] for line in lines] == [str(each % 3) for each in range(len(IDS))]
     for number, (line, place) in enumerate(zip(lines, places.tolist(), strict=True)):
         assert line[1:3] == ["", ""] if number == 4 else [float(each) for each in line[1:3]] == place
@@ -155,12 +158,12 @@ def test_long_stems_are_cut_between_letters_and_stay_distinct() -> None:
 def test_the_page_says_whose_records_it_shows_and_what_the_map_costs(tmp_path: Path) -> None:
     _, text = view(tmp_path, records())
     top = text[: text.index("</header>")]
+    assert text.index("</header>") < text.index('id="plot-map"') < text.index(escape(CAPTION))
     sentence = f"This page shows the records of {escape(SITE)}, for this site alone."
     assert f"{sentence} It is covered by no ε. Nothing of it was sent.</p>" in top
-    assert escape(CAPTION) in top[top.index(sentence) :]
     assert f"<h1>Private view of {escape(SITE)}</h1>" in top
     assert f"60 records of {escape(SITE)} over 30 anchors" in text
-    assert "default-src 'none'" in text
+    policy_of((tmp_path / "own.html").read_text())
     assert "http" not in re.sub(r'http-equiv="[^"]*"', "", text)
 
 
@@ -174,7 +177,7 @@ def test_the_page_has_every_column_and_nothing_from_the_file_is_markup(tmp_path:
     for name in (*columns, *ids.tolist(), "<i>0"):
         if name != "<script>":  # as which the page's own begins
             assert name not in text
-    assert text.count("<script") == 2  # figures, and the page's own
+    assert text.count("<script") == 1  # the figures, beside the page's own
     spec = figure(text)
     assert [each["key"] for each in spec["columns"]] == ["class", *columns]
     assert spec["ids"] == ids.tolist()
@@ -325,12 +328,15 @@ browser, opened = pages.browser, pages.opened
 in_browser = pages.pytestmark
 
 
-def drawn(chromium: Chromium) -> list[dict[str, Any]]:
-    """Name, points, colours and visibility of what plotly has drawn."""
-    found: list[dict[str, Any]] = chromium.execute_script(
-        "return document.getElementById('plot-map').data.map((t) => ({name: t.name, x: Array.from(t.x),"
-        " colour: t.marker.color, scale: [t.marker.cmin, t.marker.cmax], visible: t.visible, text: t.text}))"
-    )
+def drawn(chromium: Chromium, layer: str = "points") -> list[dict[str, Any]]:
+    """Name, points, colours and visibility of what is drawn in a layer."""
+    return pages.traces(chromium, "map", layer)
+
+
+def words(chromium: Chromium, record: int) -> list[str]:
+    """What is told of a record."""
+    script = "return document.getElementById('plot-map').chart.layers.find((each) => each.words).words(arguments[0])"
+    found: list[str] = chromium.execute_script(script, record)
     return found
 
 
@@ -343,26 +349,31 @@ def test_columns_change_the_colours(tmp_path: Path, opened: Callable[..., Chromi
     shown = records()
     view(tmp_path, shown)
     chromium = opened(tmp_path / "own.html")
-    anchors, *groups = drawn(chromium)
-    assert anchors["name"] == "anchors"
-    assert anchors["x"] == pytest.approx(ANCHORS[:, 0].tolist(), rel=1e-6)
+    (anchors,), groups = drawn(chromium, "anchors"), drawn(chromium)
+    assert (anchors["points"], anchors["visible"]) == (len(ANCHORS), True)
     assert [each["name"] for each in groups] == ["east", "north", "west"]
-    assert [len(each["x"]) for each in groups] == [int((shown.labels == each["name"]).sum()) for each in groups]
+    assert [each["which"] for each in groups] == [
+        np.flatnonzero(shown.labels == each["name"]).tolist() for each in groups
+    ]
     assert [each["colour"] for each in groups] == [look.light for look in looks(3)]
     pages.click(chromium, "legend-map", "north")
-    assert [each["visible"] for each in drawn(chromium)] == [True, True, False, True]
+    assert [each["visible"] for each in drawn(chromium)] == [True, False, True]
     pages.click(chromium, "controls-map", "age")
-    _, missing, scaled = drawn(chromium)
+    scaled, missing = drawn(chromium)
     age = shown.columns["age"]
-    assert (missing["name"], len(missing["x"])) == ("missing", int(np.isnan(age).sum()))
-    assert scaled["colour"] == age[~np.isnan(age)].tolist()
-    assert scaled["scale"] == [age[~np.isnan(age)].min(), age[~np.isnan(age)].max()]
-    assert scaled["visible"] is True
-    assert chromium.execute_script("return document.querySelector('#plot-map .infolayer').textContent").endswith("age")
+    assert (missing["name"], missing["which"]) == ("missing", np.flatnonzero(np.isnan(age)).tolist())
+    assert scaled["which"] == np.flatnonzero(~np.isnan(age)).tolist()
+    shades = np.array(chromium.execute_script(
+        "return Array.from(document.getElementById('plot-map').chart.layers.find((each) => each.words).series[0].shade)"
+    ))[~np.isnan(age)]  # fmt: skip
+    assert (np.diff(shades[np.argsort(age[~np.isnan(age)])]) >= 0).all()  # the larger, the further on the scale
+    assert (shades.min(), shades.max()) == (0, 7)
+    scale = chromium.find_element("css selector", "#legend-map .scale").text.split()
+    assert scale == ["age:", f"{np.nanmin(age):.0f}", f"{np.nanmax(age):.0f}"]
     pages.click(chromium, "controls-map", "anchors")
-    assert [each["visible"] for each in drawn(chromium)] == [False, True, True]
+    assert [each["visible"] for each in drawn(chromium, "anchors")] == [False]
     pages.click(chromium, "controls-map", "none")
-    assert [len(each["x"]) for each in drawn(chromium)] == [30, 60]
+    assert [each["points"] for each in drawn(chromium)] == [60]
     assert complaints(chromium) == []
 
 
@@ -375,14 +386,13 @@ def test_pointing_at_a_record_tells_its_id_and_columns(tmp_path: Path, opened: C
     view(tmp_path, OwnRecords(SITE, places, ids, None, columns))
     chromium = opened(tmp_path / "own.html")
     choose(chromium, "n17")
-    found = {each: text for trace in drawn(chromium)[1:] for each, text in zip(trace["x"], trace["text"], strict=True)}
-    assert found[5].startswith("<b>record &lt;b&gt;2&lt;/b&gt;</b><br>")
-    assert found[9].split("<br>")[:3] == ["<b>record %{x}</b>", "&lt;i&gt;: missing", "n0: 0.1"]
-    assert [line.split(":")[0] for line in found[0].split("<br>")[2:]] == [*(f"n{each}" for each in range(11)), "n17"]
-    point(chromium, 0, 0)
-    said = chromium.execute_script("return document.querySelector('#plot-map .hoverlayer').textContent")
-    assert said.startswith('record "><script><i>: &lt;n0: 1234567n1: 0')
-    assert said.endswith("n10: 0n17: 0")
+    assert words(chromium, 1)[0] == "record <b>2</b>"
+    assert words(chromium, 2)[:3] == ["record %{x}", "<i>: missing", "n0: 0.1"]
+    assert [line.split(":")[0] for line in words(chromium, 0)[2:]] == [*(f"n{each}" for each in range(11)), "n17"]
+    pages.moved(chromium, "map", (0.0, 0.0))
+    told = pages.tip(chromium, "map").split("\n")
+    assert told == words(chromium, 0)
+    assert told[:4] == ['record "><script>', "<i>: &lt;", "n0: 1234567", "n1: 0"]
     assert chromium.execute_script("return document.querySelectorAll('figure script, figure i').length") == 0
     assert complaints(chromium) == []
 
@@ -395,11 +405,10 @@ def test_a_record_is_found_by_its_id(tmp_path: Path, opened: Callable[..., Chrom
     assert chromium.execute_script("return document.documentElement.scrollWidth") <= 360
     box = chromium.find_element("css selector", "#controls-map input")
     box.send_keys("5")  # that id, and not the others with a 5 in it
-    (*_, ring) = drawn(chromium)
-    assert (ring["name"], ring["x"]) == ("found", pytest.approx([shown.places[5, 0]], rel=1e-6))
+    assert [each["which"] for each in drawn(chromium, "found")] == [[5]]
     box.send_keys("99")
     assert chromium.find_element("css selector", "#controls-map [role=status]").text == "0 found"
-    assert drawn(chromium)[-1]["name"] != "found"
+    assert drawn(chromium, "found") == []
     assert complaints(chromium) == []
 
 
@@ -407,16 +416,3 @@ def choose(chromium: Chromium, name: str) -> None:
     from selenium.webdriver.support.ui import Select
 
     Select(chromium.find_element("css selector", "#controls-map select")).select_by_visible_text(name)
-
-
-def point(chromium: Chromium, x: float, y: float) -> None:
-    """Move the pointer to a place on the map."""
-    left, top = chromium.execute_script(
-        "const plot = document.getElementById('plot-map');"
-        "plot.scrollIntoView({block: 'center', behavior: 'instant'});"
-        "const {left, top} = plot.getBoundingClientRect(), {xaxis, yaxis} = plot._fullLayout;"
-        "return [left + xaxis._offset + xaxis.l2p(arguments[0]), top + yaxis._offset + yaxis.l2p(arguments[1])]", x, y
-    )  # fmt: skip
-    for way in (-3, 0):
-        chromium.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": left + way, "y": top})
-    pages.until(chromium, "return document.querySelectorAll('#plot-map .hoverlayer text').length > 0")

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from dpfedvis.reporting import rendering
 from dpfedvis.reporting.drawing import svg
 from dpfedvis.reporting.rendering import render_html, render_markdown, shown
+from tests.reporting.test_page import policy_of
 
 TEMPLATE = """\
 {% extends page %}
@@ -77,7 +78,32 @@ def test_only_a_page_with_maps_may_run_scripts() -> None:
     assert "script-src" not in without
     assert "script-src" in with_maps
     assert '<script type="application/json" id="figures">{"map":{}}</script>' in with_maps
-    assert "plotly.js v" in with_maps
+    policy_of(without)
+    policy_of(with_maps)
+
+
+def test_a_changed_script_is_not_allowed() -> None:
+    page = render_html("tried.page", **FACTS, figures={"map": {}})
+    with pytest.raises(AssertionError):
+        policy_of(page.replace('"use strict";', '"use strict"; alert(1);'))
+
+
+def test_marks_that_turn_or_hide_text_are_written_out() -> None:
+    name = "a\u202eb\u200fc\x1b[31md"
+    for page in (
+        render_html("tried.page", **{**FACTS, "title": name}),
+        render_markdown("tried.page", **{**FACTS, "title": name}),
+    ):
+        assert "a\\u202eb\\u200fc\\u001b[31md" in page
+        assert not {"\u202e", "\u200f", "\x1b"} & set(page)
+
+
+def test_markdown_holds_no_elements_and_no_links_from_outside() -> None:
+    name = "<img src=x> [click](javascript:1) *bold* a|b"
+    text = render_markdown("tried.page", **{**FACTS, "title": name, "command": "dpfedvis <x>", "rows": [[name, "1"]]})
+    assert "# \\<img src=x>" in text
+    assert r"| \<img src=x\> \[click\](javascript:1) \*bold\* a\|b | 1 |" in text
+    assert "`dpfedvis <x>`" in text  # code is shown as it is
 
 
 def test_a_drawing_is_the_same_whenever_it_is_drawn() -> None:

@@ -17,7 +17,7 @@ from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.data import Schema
 from dpfedvis.data.columns import Column
 from dpfedvis.runs.region_table import HEAD, in_units, region_facts, write_regions
-from dpfedvis.runs.tables import harmless, write_table
+from dpfedvis.runs.tables import write_table
 
 SCHEMA = Schema.of(
     {
@@ -116,7 +116,7 @@ def test_beyond_the_range_is_its_end() -> None:
     assert [in_units(age, each) for each in (-3.0, 2.0, math.inf, -math.inf)] == [0.0, 100.0, 100.0, 0.0]
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-cmd", "@SUM(A1)", "\tx", "\r=1"])
+@pytest.mark.parametrize("text", ["=1+1", "+1+cmd", " =1", "-cmd", "@SUM(A1)", "\tx", "\r=1"])
 def test_no_cell_of_text_is_a_formula(text: str, tmp_path: Path) -> None:
     write_table(tmp_path / "t.csv", ["name", text], [[text, -1.5], ["plain", 2]])
     with (tmp_path / "t.csv").open(newline="") as file:
@@ -125,4 +125,3 @@ def test_no_cell_of_text_is_a_formula(text: str, tmp_path: Path) -> None:
     assert rows[0] == ["name", f"'{shown}"]
     assert rows[1] == [f"'{shown}", "-1.5"]
     assert rows[2] == ["plain", "2"]
-    assert (harmless("a=b"), harmless(-2)) == ("a=b", -2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from dpfedvis.experiments.sweeps.cells import Cell
 from dpfedvis.experiments.sweeps.clusters import dask_client, ray_pool, refuse_missing
 from dpfedvis.experiments.sweeps.store import CellRow, Status, SweepStore
 from dpfedvis.experiments.sweeps.work import Task, dataset_of, work
+from dpfedvis.numerics import progress
 from dpfedvis.runs.code_version import CodeVersion, code_version
 
 Backend = Literal["loky", "threading", "dask", "ray"]
@@ -132,7 +132,6 @@ def sweep(
     -------
     Swept
     """
-    from tqdm import tqdm
 
     workers, version = workers or Workers(), version or code_version()
     refuse_missing(workers.backend, workers.scheduler)
@@ -145,7 +144,7 @@ def sweep(
     ]
     counts: Counter[Status] = Counter()
     reasons: Counter[str] = Counter()
-    with tqdm(total=len(tasks), desc=title, unit="cell", disable=not sys.stderr.isatty()) as bar:
+    with progress.bar(len(tasks), "cell", title) as bar:
         try:
             for row in _computed(_spread(tasks), workers):
                 store.put(row)

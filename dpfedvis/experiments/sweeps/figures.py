@@ -16,10 +16,10 @@ from dpfedvis.reporting.drawing import plain, svg
 from dpfedvis.reporting.palette import Look, paired
 
 _APART = 3.0  # how far beyond the others, as a factor, ε = 0 and ε = ∞ are put
-_BASELINES: dict[Kind, tuple[str, str]] = {
-    "central": ("central, no privacy", "--"),
-    "data-free": ("data-free, ε = 0", ":"),
-}
+_BASELINES: dict[Kind, str] = {"central": "central", "data-free": "no data"}
+_FEW = 5  # seeds: below that each is a point, as an interval of so few says little
+# Trust is told by the line and by the strength of its colour.
+_LINES: dict[str, tuple[str, float]] = {"aggregate": ("-", 1.0), "local": ("--", 0.55), "central": (":", 0.8)}
 _COLUMNS = 3
 
 
@@ -104,12 +104,14 @@ class Curves:
         return {name: sorted(each, key=lambda pair: pair[0]) for name, each in found.items()}
 
     def limits(self, metric: Metric) -> tuple[float, float]:
-        """Return the y-range: all means and their intervals, but no further than the score itself can go."""
+        """Return the y-range: all that is drawn, but no further than the score itself can go."""
         bottom, top = metric.limits
-        ends = [value for value, _, _ in _baselines(self.context, metric)]
+        ends = [value for value, _ in _baselines(self.context, metric)]
         for pairs in self.series(metric).values():
-            _, lows, highs = _band(pairs)
-            ends += [*lows, *highs]
+            if all(score.n >= _FEW for _, score in pairs):
+                _, lows, highs = _band(pairs)
+                ends += [*lows, *highs]
+            ends += [value for _, score in pairs for value in (score.mean, *score.values)]
         low, high = max(min(ends, default=bottom), bottom), min(max(ends, default=top), top)
         room = 0.05 * (high - low) or 0.05
         return low - room, high + room
@@ -135,7 +137,7 @@ class Curves:
 
 
 def draw(curves: Curves, title: str) -> str:
-    """Return the figure as SVG, with bands for the intervals."""
+    """Return the figure as SVG: bands for intervals over many seeds, points for few."""
     from matplotlib.figure import Figure
 
     metrics = curves.context.metrics()
@@ -145,19 +147,30 @@ def draw(curves: Curves, title: str) -> str:
     for axes, metric in zip(grid, metrics, strict=False):
         for name, pairs in curves.series(metric).items():
             look = curves.looks[name]
-            colour = look.light
+            dash, strength = _line(name)
+            colour = _paler(look.light, strength)
             x, low, high = _band(pairs)
             means = [score.mean for _, score in pairs]
-            dash = "-" if look.first else "--"
             axes.plot(x, means, dash, color=colour, marker=look.marker, markersize=4, label=plain(name))
-            axes.vlines(x, low, high, color=colour, linewidth=1, alpha=0.4)
-            if len(x) > 1:
-                axes.fill_between(x, low, high, color=colour, alpha=curves.shade, linewidth=0)
-        for value, words, dash in _baselines(curves.context, metric):
-            axes.axhline(value, color="0.45", linestyle=dash, linewidth=1, label=words)
+            if all(score.n >= _FEW for _, score in pairs):
+                axes.vlines(x, low, high, color=colour, linewidth=1, alpha=0.4)
+                if len(x) > 1:
+                    axes.fill_between(x, low, high, color=colour, alpha=curves.shade, linewidth=0)
+            else:
+                seeds = [(place, value) for place, score in pairs if score.n > 1 for value in score.values]
+                if seeds:
+                    places, values = zip(*seeds, strict=True)
+                    axes.plot(places, values, ".", color=colour, markersize=3, alpha=0.5)
+        for value, words in _baselines(curves.context, metric):
+            axes.axhline(value, color="0.55", linewidth=0.8, zorder=0)
+            axes.annotate(
+                words, (1.0, value), xycoords=("axes fraction", "data"), xytext=(3, 0), textcoords="offset points",
+                va="center", fontsize=7, color="0.35",
+            )  # fmt: skip
         axes.set_xscale("log")
         axes.set_xticks(list(axis.ticks), list(axis.ticks.values()))
         axes.minorticks_off()
+        axes.spines[["top", "right"]].set_visible(False)
         axes.set(title=metric.name, xlabel=curves.xlabel, ylim=curves.limits(metric))
     for axes in grid[len(metrics) :]:
         axes.set_axis_off()
@@ -165,6 +178,51 @@ def draw(curves: Curves, title: str) -> str:
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     figure.suptitle(plain(f"{title} (simulations, on one machine)"))
     return svg(figure)
+
+
+def sentence(curves: Curves, metric: Metric) -> str:
+    """Say what a picture shows: what is best, and from which ε on a setting beats a map without data.
+
+    Parameters
+    ----------
+    curves : Curves
+    metric : Metric
+        One that is drawn.
+    """
+    context = curves.context
+    known = [point for point in curves.points if metric.key in point.scores and curves.epsilon(point) < math.inf]
+    if not known:
+        return f"No run at a finite ε has a score by {metric.name}."
+    best = max(known, key=lambda point: point.scores[metric.key].mean * (1 if metric.higher else -1))
+    what = f"By {metric.name}, the best is {best.name}: {best.scores[metric.key].mean:.2f} at ε = "
+    what += f"{rounded_up(curves.epsilon(best), 3)}{' of the landmarks' if curves.landmarks_only else ''}"
+    beside = [f"{value:.2f} {words}" for value, words in _told(context, metric)]
+    held = f", beside {' and '.join(beside)}" if beside else ""
+    if curves.landmarks_only or context.baseline("data-free", metric) is None:
+        return f"{what}{held}."
+    clear = [curves.epsilon(point) for point in known if not context.meets_data_free(point, metric)]
+    least = (
+        f"The least ε at which a setting is clearly better than no data is {rounded_up(min(clear), 3)}."
+        if clear
+        else "At no ε here is a setting clearly better than no data."
+    )
+    return f"{what}{held}. {least}"
+
+
+def _told(context: Context, metric: Metric) -> list[tuple[float, str]]:
+    words = {"central": "of a central map", "no data": "without data"}
+    return [(value, words[name]) for value, name in _baselines(context, metric)]
+
+
+def _line(series: str) -> tuple[str, float]:
+    """Dashes and strength of a series, by the trust in its name."""
+    return next((_LINES[part] for part in series.split(", ") if part in _LINES), ("-", 1.0))
+
+
+def _paler(colour: str, strength: float) -> str:
+    """Return a colour mixed with white."""
+    parts = [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(255 - strength * (255 - part)):02x}" for part in parts)
 
 
 def _but_for_trust(series: str) -> str:
@@ -178,7 +236,7 @@ def _band(pairs: list[tuple[float, Estimate]]) -> tuple[list[float], list[float]
     return x, low, high
 
 
-def _baselines(context: Context, metric: Metric) -> list[tuple[float, str, str]]:
-    """Levels to compare curves with: the score, its name and its dashes."""
-    found = [(context.baseline(kind, metric), name, dash) for kind, (name, dash) in _BASELINES.items()]
-    return [(score.mean, name, dash) for score, name, dash in found if score is not None]
+def _baselines(context: Context, metric: Metric) -> list[tuple[float, str]]:
+    """Levels to compare curves with: the score and its name."""
+    found = [(context.baseline(kind, metric), name) for kind, name in _BASELINES.items()]
+    return [(score.mean, name) for score, name in found if score is not None]

@@ -13,10 +13,12 @@ from typing import Any
 from accounting.rounding import rounded_up
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.evaluation.metrics import Metric
+from dpfedvis.experiments.sweeps.cells import Kind
 from dpfedvis.experiments.sweeps.choices import Best, best, cheapest, composable, pareto, together
-from dpfedvis.experiments.sweeps.figures import Curves, draw
+from dpfedvis.experiments.sweeps.figures import Curves, draw, sentence
 from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.experiments.sweeps.summary import CONFIDENCE, Context, Point, contexts, latest_version
+from dpfedvis.numerics.plain_text import in_spreadsheet
 from dpfedvis.reporting.rendering import render_html, render_markdown
 from dpfedvis.runs.code_version import CodeVersion, code_version
 from dpfedvis.runs.folder import write_texts
@@ -79,12 +81,18 @@ def _context(number: int, context: Context) -> dict[str, Any]:
     for landmarks_only, ending in ((False, ""), (True, "-landmarks")):
         curves = Curves(context, landmarks_only)
         if curves.points:
-            svg = draw(curves, context.title)
-            drawings.append({"file": f"curves-{number}{ending}.svg", "svg": svg, "axis": curves.xlabel})
+            drawings.append(
+                {
+                    "file": f"curves-{number}{ending}.svg",
+                    "svg": draw(curves, context.heading),
+                    "axis": curves.xlabel,
+                    "sentence": sentence(curves, metrics[0]) if metrics else "",
+                }
+            )
     finite = [point for point in context.runs if 0 < point.epsilon < math.inf]
     exact = any(point.epsilon == math.inf and not point.landmarks_only for point in context.runs)
     return {
-        "link": (f"part-{number}", context.title),
+        "link": (f"part-{number}", context.heading),
         "drawings": drawings,
         "metrics": [metric.name for metric in metrics],
         "has_exact": bool(finite) and exact and context.facts["map"] != "clusters",
@@ -95,6 +103,7 @@ def _context(number: int, context: Context) -> dict[str, Any]:
              *(str(point.scores.get(metric.key, "-")) for metric in metrics), str(point.seeds)]
             for point in context.points
         ],
+        "yardsticks": _yardsticks(context, metrics),
         "best": _best(context, metrics, landmarks_only=False),
         "best_landmarks": _best(context, metrics, landmarks_only=True),
         "levels": [
@@ -108,6 +117,17 @@ def _context(number: int, context: Context) -> dict[str, Any]:
             for point in pareto(context, metric)
         ],
     }  # fmt: skip
+
+
+def _yardsticks(context: Context, metrics: Sequence[Metric]) -> list[list[str]]:
+    """What every score is held against, one row a baseline."""
+    rows: list[list[str]] = []
+    named: tuple[tuple[Kind, str], ...] = (("data-free", "no data, ε = 0"), ("central", "central, no privacy"))
+    for kind, name in named:
+        found = [context.baseline(kind, metric) for metric in metrics]
+        if any(found):
+            rows.append([name, *("-" if score is None else str(score) for score in found)])
+    return rows
 
 
 def _best(context: Context, metrics: Sequence[Metric], *, landmarks_only: bool) -> list[list[str]]:
@@ -164,7 +184,15 @@ def points_csv(found: Sequence[Context]) -> str:
     )  # fmt: skip
     for context in found:
         for point in context.points:
-            facts = [context.title, point.kind, point.series, point.epsilon, point.in_scope, point.nominal, point.delta]
+            facts = [
+                in_spreadsheet(context.title),
+                point.kind,
+                in_spreadsheet(point.series),
+                point.epsilon,
+                point.in_scope,
+                point.nominal,
+                point.delta,
+            ]
             other = "*" if point.other_code else ""
             for key, score in sorted(point.scores.items()):
                 writer.writerow([*facts, key, score.mean, score.sd, score.n, score.half, other])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
@@ -35,12 +35,15 @@ class Estimate:
     n : int
     half : float, optional
         Half the width of the 95 % t-interval of the mean; None for one seed.
+    values : tuple of float
+        Of the seeds, for pictures.
     """
 
     mean: float
     sd: float | None
     n: int
     half: float | None
+    values: tuple[float, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Estimate:
@@ -49,9 +52,10 @@ class Estimate:
 
         n = len(values)
         if n < 2:
-            return cls(values[0], None, n, None)
+            return cls(values[0], None, n, None, tuple(values))
         sd = stdev(values)
-        return cls(fmean(values), sd, n, float(t.ppf((1 + CONFIDENCE) / 2, n - 1)) * sd / math.sqrt(n))
+        half = float(t.ppf((1 + CONFIDENCE) / 2, n - 1)) * sd / math.sqrt(n)
+        return cls(fmean(values), sd, n, half, tuple(values))
 
     @property
     def reach(self) -> float:
@@ -139,6 +143,24 @@ class Context:
         return ", ".join(words)
 
     @property
+    def heading(self) -> str:
+        """The same for people."""
+        facts = dict(self.facts)
+        made = {"tsne": "t-SNE maps", "umap": "UMAP maps", "clusters": "Clusters"}
+        name, data, clients = facts.pop("map"), facts.pop("data"), facts.pop("clients", None)
+        words = [f"{made.get(name, name)} of {data}"]
+        if clients is not None:
+            words.append(f"{clients} clients")
+        how, _, argument = str(facts.pop("partition")).partition(":")
+        words.append(_DEALT.get(how, f"partition {how}").format(argument or "some"))
+        if (records := facts.pop("records", None)) is not None:
+            words.insert(1, f"{records} records")
+        words += [f"{_SAID.get(key, key.replace('_', ' '))} {value}"
+                  for key, value in facts.items() if value is not None and value != _DEFAULTS[key]]  # fmt: skip
+        words += [f"data {self.sha256[:8]}"] if self.sha256 else []
+        return ", ".join(words)
+
+    @property
     def runs(self) -> tuple[Point, ...]:
         """The points that are not baselines."""
         return tuple(point for point in self.points if point.kind == "run")
@@ -177,6 +199,11 @@ class Context:
         return tuple(metric for metric in curves if any(metric.key in point.scores for point in self.runs))
 
 
+_DEALT = {
+    "iid": "records dealt at random", "by-class": "each class at one client", "classes": "{} classes at each client",
+    "dirichlet": "classes spread unevenly (Dirichlet {})", "groups": "clients as in the file",
+}  # fmt: skip
+_SAID = {"delta": "δ =", "unit": "privacy unit", "adjacency": "neighbours by"}
 _DEFAULTS = {**bare_defaults(), "partition": "iid", "delta": DELTA}  # of a sweep
 
 

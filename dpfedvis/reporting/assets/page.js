@@ -1,360 +1,308 @@
-"use strict";
-// Draws the maps that the page carries as JSON, in the colours of the reader's theme.
-(() => {
-  const figures = JSON.parse(document.getElementById("figures").textContent);
-  const scheme = matchMedia("(prefers-color-scheme: dark)");
-  const coarse = matchMedia("(pointer: coarse)").matches;
-  const webgl = Boolean(document.createElement("canvas").getContext("webgl"));
-  const THEME = ["ink", "accent", "soft", "panel"];
-  const CONFIG = {
-    responsive: true, displayModeBar: false, scrollZoom: false, // the page has buttons of its own, for every reader
-  };
+// Builds the maps that the page carries as JSON, and the buttons around them.
 
-  const theme = () => {
-    const style = getComputedStyle(document.documentElement);
-    return Object.fromEntries(THEME.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
-  };
+const button = (text, pressed, action, label = "") => {
+  const made = make("button", { type: "button", text, ...(label && { "aria-label": label, title: label }) });
+  if (pressed !== null) made.setAttribute("aria-pressed", String(pressed));
+  made.addEventListener("click", () => action(made));
+  return made;
+};
 
-  const unpack = ({ dtype, bdata }) => {
-    const bytes = Uint8Array.from(atob(bdata), (letter) => letter.charCodeAt(0));
-    return new { f4: Float32Array, f8: Float64Array, u1: Uint8Array, u2: Uint16Array, u4: Uint32Array }[dtype](bytes.buffer);
-  };
+// A button that stays pressed until it is pressed again.
+const toggle = (text, on, act, label) => button(text, on, (made) => {
+  on = !on;
+  made.setAttribute("aria-pressed", String(on));
+  act(on);
+}, label);
 
-  const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+const group = (name, ...parts) => make("div", { class: "group", role: "group", "aria-label": name },
+  make("span", { class: "name", text: name }), ...parts);
 
-  const bare = { visible: false, showgrid: false, zeroline: false };
-  const mapLayout = (plot, { ink, panel, soft }, range) => ({
-    xaxis: { ...bare, ...(range && { range: range[0] }) },
-    yaxis: { ...bare, scaleanchor: "x", ...(range && { range: range[1] }) },
-    paper_bgcolor: "rgba(0,0,0,0)",
-    plot_bgcolor: "rgba(0,0,0,0)",
-    font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: ink },
-    hoverlabel: { bgcolor: panel, bordercolor: soft, font: { color: ink } },
-    margin: { l: 8, r: 8, t: 8, b: 8 },
-    hovermode: "closest",
-    showlegend: false,
-    uirevision: "kept",
-    // A drag does what the reader has chosen, also after a change of colours; on a touch screen it scrolls the page.
-    dragmode: plot.layout?.dragmode ?? (coarse ? false : "zoom"),
-  });
-
-  const button = (text, pressed, action) => {
-    const made = document.createElement("button");
-    made.type = "button";
-    made.textContent = text;
-    if (pressed !== null) made.setAttribute("aria-pressed", String(pressed));
-    made.addEventListener("click", () => action(made));
-    return made;
-  };
-
-  const label = (text, kind = "name") => {
-    const made = document.createElement("span");
-    made.className = kind;
-    made.textContent = text;
-    return made;
-  };
-
-  // Buttons of which one is pressed.
-  const choice = (names, chosen, act) => {
-    const buttons = names.map((name, number) => button(name, number === chosen, (pressed) => {
-      buttons.forEach((each) => each.setAttribute("aria-pressed", String(each === pressed)));
-      act(number);
-    }));
-    return buttons;
-  };
-
-  // The same as a list, where there are too many for buttons.
-  const pick = (names, name, act) => {
-    const made = document.createElement("select");
-    made.setAttribute("aria-label", name);
-    made.append(...names.map((each) => new Option(each)));
+// One of several: buttons, or a list where there are too many for buttons.
+const choice = (name, names, act) => {
+  if (names.length > 13) {
+    const made = make("select", { "aria-label": name }, ...names.map((each) => new Option(short(each))));
     made.addEventListener("change", () => act(made.selectedIndex));
-    return [made];
-  };
-
-  // Buttons with the colour and shape of a series, pressed while it is shown.
-  const switches = (box, series, hidden, act) => box.replaceChildren(...series.map(({ name, light, dark, glyph }, number) => {
-    const made = button("", !hidden.has(number), (pressed) => {
-      if (!hidden.delete(number)) hidden.add(number);
-      pressed.setAttribute("aria-pressed", String(!hidden.has(number)));
-      act(number);
-    });
-    const mark = label(glyph + " ", "mark");
-    mark.setAttribute("aria-hidden", "true");
-    mark.style.color = scheme.matches ? dark : light;
-    made.append(mark, name);
-    return made;
+    return group(name, made);
+  }
+  const buttons = names.map((each, number) => button(short(each), number === 0, (pressed) => {
+    buttons.forEach((other) => other.setAttribute("aria-pressed", String(other === pressed)));
+    act(number);
   }));
+  return group(name, ...buttons);
+};
 
-  // Move the window by a part of its width, or scale it.
-  const shift = (plot, right, up, factor = 1) => {
-    const update = {};
-    for (const [name, by] of [["xaxis", right], ["yaxis", up]]) {
-      const [low, high] = plot.layout[name].range;
-      const middle = (low + high) / 2 + by * (high - low), half = ((high - low) / 2) * factor;
-      update[name + ".range"] = [middle - half, middle + half];
+const GLYPHS = { circle: "●", ring: "○", square: "■", diamond: "◆", "triangle-up": "▲", cross: "✚", x: "✖" };
+const mark = (look) => {
+  const made = make("span", { class: "mark", "aria-hidden": "true", text: GLYPHS[look.symbol] });
+  made.style.color = inTheme(look);
+  return made;
+};
+
+const save = (blob, name) => {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+};
+
+const byId = (kind, key) => document.getElementById(`${kind}-${key}`);
+const plainLook = (name) => { const colour = theme()[name]; return { symbol: "circle", light: colour, dark: colour }; };
+const boxOf = (...pairs) => {
+  const box = [Infinity, -Infinity, Infinity, -Infinity];
+  for (const [x, y] of pairs) {
+    for (let i = 0; i < x.length; i++) {
+      box[0] = Math.min(box[0], x[i]); box[1] = Math.max(box[1], x[i]);
+      box[2] = Math.min(box[2], y[i]); box[3] = Math.max(box[3], y[i]);
     }
-    return Plotly.relayout(plot, update);
-  };
+  }
+  return box[0] > box[1] ? [-1, 1, -1, 1] : box;
+};
 
-  const windows = (plot, reset) => {
-    const made = [
-      button("+", null, () => shift(plot, 0, 0, 0.7)), button("−", null, () => shift(plot, 0, 0, 1 / 0.7)),
-      button("all", null, () => Plotly.relayout(plot, reset)),
-    ];
-    ["Zoom in", "Zoom out", "Show all"].forEach((name, number) => made[number].setAttribute("aria-label", name));
-    const modes = ["zoom", "pan"];
-    const drags = choice(["zooms", "moves"], coarse ? -1 : 0, (number) =>
-      Plotly.relayout(plot, { dragmode: modes[number] }));
-    const keys = {
-      ArrowLeft: [-0.15, 0], ArrowRight: [0.15, 0], ArrowUp: [0, 0.15], ArrowDown: [0, -0.15],
-      "+": [0, 0, 0.7], "-": [0, 0, 1 / 0.7],
-    };
-    plot.tabIndex = 0;
-    plot.addEventListener("keydown", (event) => {
-      if (!(event.key in keys) || event.ctrlKey || event.metaKey || event.altKey) return;
-      event.preventDefault();
-      shift(plot, ...keys[event.key]);
-    });
-    return [label("Zoom"), ...made, label("", "gap"), label("A drag"), ...drags];
-  };
-
-  // A map whose points are coloured by one of their groupings.
-  const points = (key, spec, plot) => {
-    const x = unpack(spec.x), y = unpack(spec.y), numbers = unpack(spec.numbers);
-    const groupings = spec.groupings.map((each) => ({ ...each, codes: unpack(each.codes) }));
-    const size = Math.max(2.5, Math.min(7, 260 / Math.sqrt(x.length)));
-    const words = (i) => [
-      `${spec.noun} ${numbers[i]}`,
-      ...groupings.map((each) => plain(/^\d/.test(each.names[each.codes[i]])
-        ? `${each.key} ${each.names[each.codes[i]]}` : each.names[each.codes[i]])),
-    ].join("<br>");
-    let chosen = groupings.length ? 0 : -1;
-    let hidden = new Set();
-
-    const traces = () => {
-      const grouping = groupings[chosen];
-      const count = grouping ? grouping.names.length : 1;
-      const parts = Array.from({ length: count }, () => []);
-      for (let i = 0; i < x.length; i++) parts[grouping ? grouping.codes[i] : 0].push(i);
-      return parts.map((part, number) => {
-        const look = grouping?.looks[number];
-        return {
-          type: spec.webgl && webgl ? "scattergl" : "scatter",
-          mode: "markers",
-          name: plain(grouping ? grouping.names[number] : spec.noun),
-          x: Float32Array.from(part, (i) => x[i]),
-          y: Float32Array.from(part, (i) => y[i]),
-          text: part.map(words),
-          hovertemplate: "%{text}<extra></extra>",
-          visible: !hidden.has(number),
-          marker: {
-            size, opacity: 0.85, symbol: look?.symbol ?? "circle",
-            color: look ? (scheme.matches ? look.dark : look.light) : theme().accent,
-          },
-        };
-      });
-    };
-
-    const draw = () => Plotly.react(plot, traces(), mapLayout(plot, theme()), CONFIG);
-
-    const legend = () => {
-      const grouping = groupings[chosen];
-      const series = grouping ? grouping.names.map((name, number) => ({ name, ...grouping.looks[number] })) : [];
-      switches(document.getElementById("legend-" + key), series, hidden, (number) =>
-        Plotly.restyle(plot, { visible: !hidden.has(number) }, [number]));
-    };
-
-    const controls = document.getElementById("controls-" + key);
-    if (spec.compact) { // one of many: no buttons, but the keys work
-      windows(plot, {});
-      return draw;
-    }
-    if (groupings.length) {
-      const names = [...groupings.map((each) => each.key), "none"];
-      controls.append(label("Colour by"), ...choice(names, 0, (number) => {
-        chosen = number < groupings.length ? number : -1;
-        hidden = new Set();
-        legend();
-        draw();
-      }), label("", "gap"));
-    }
-    controls.append(...windows(plot, { "xaxis.autorange": true, "yaxis.autorange": true }));
-    return () => { legend(); return draw(); };
-  };
-
-  const MISSING = "missing";
-  const VIRIDIS = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725"];
-  const short = (text, most) => (text.length > most ? Array.from(text).slice(0, most - 1).join("") + "…" : text);
-  const digits = (value) => {
-    if (Number.isNaN(value)) return MISSING;
-    if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
-    if (Number.isInteger(value)) return String(value);
-    return String(Math.abs(value) < 1e5 ? Number(value.toPrecision(6)) : Math.round(value));
-  };
-
-  // Records of one site over the anchors, coloured by one of their columns.
-  const own = (key, spec, plot) => {
-    const x = unpack(spec.x), y = unpack(spec.y), anchors = spec.anchors?.map(unpack);
-    const ids = spec.ids ?? Array.from(unpack(spec.numbers), String);
-    const columns = spec.columns.map((each) => ({
+// Points, to be coloured by one of their columns, over anchors and a density where there are some.
+class PointMap {
+  constructor(key, spec) {
+    Object.assign(this, { key, spec, chosen: 0, gone: new Set(), off: new Set(), found: [], area: 0 });
+    this.x = unpack(spec.x);
+    this.y = unpack(spec.y);
+    this.every = Uint32Array.from(this.x, (_, i) => i);
+    this.size = Math.max(1.4, Math.min(spec.compact || spec.density ? 2.4 : 4, 130 / Math.sqrt(this.x.length || 1)));
+    this.anchors = spec.anchors?.map(unpack);
+    this.weak = spec.weak && unpack(spec.weak);
+    this.ids = spec.ids ?? Array.from(unpack(spec.numbers), String);
+    this.columns = spec.columns.map((each) => ({
       ...each, codes: each.codes && unpack(each.codes), values: each.values && unpack(each.values),
     }));
-    const offered = columns.filter((each) => each.groups || "low" in each);
-    const value = (column, i) => (column.values ? digits(column.values[i]) : column.names[column.codes[i]] ?? MISSING);
-    const line = (column, i) => plain(`${short(column.key, 40)}: ${short(value(column, i), 60)}`);
-    const listed = columns.filter((each) => each.listed);
-    const words = ids.map((id, i) => [
-      `<b>${plain(short(`${spec.noun} ${id}`, 80))}</b>`, ...listed.map((each) => line(each, i)),
-    ].join("<br>"));
-    const size = Math.max(3, Math.min(8, 260 / Math.sqrt(x.length)));
-    const type = webgl ? "scattergl" : "scatter";
-    const below = anchors ? 1 : 0; // traces under those of the records
-    let chosen = 0, hidden = new Set(), withAnchors = true, found = [];
-
-    const dots = (part, name, marker, visible = true) => ({
-      type, mode: "markers", name: plain(name), visible,
-      x: Float32Array.from(part, (i) => x[i]), y: Float32Array.from(part, (i) => y[i]),
-      text: part.map((i) => (offered[chosen] && !offered[chosen].listed
-        ? `${words[i]}<br>${line(offered[chosen], i)}` : words[i])),
-      hovertemplate: "%{text}<extra></extra>",
-      marker: { size, opacity: 0.9, ...marker },
+    this.offered = this.columns.filter((each) => each.groups || "low" in each);
+    this.density = spec.density && new DensityLayers(spec.density);
+    const half = spec.density?.drawn_half, corners = half ? [[[-half, half], [-half, half]]] : [];
+    const box = boxOf([this.x, this.y], ...(this.anchors ? [this.anchors] : []), ...corners);
+    this.chart = new Chart(byId("plot", key), {
+      box, label: byId("plot", key).getAttribute("aria-label"), note: spec.note,
+      tell: (text) => { const said = byId("said", key); if (said) said.textContent = text; },
     });
+    byId("plot", key).chart = this.chart; // for whoever looks at the page from outside
+    if (!spec.compact) this.controls();
+    this.update();
+  }
 
-    // What is drawn of the records, each with its points, marker and look in the legend.
-    const parts = () => {
-      const column = offered[chosen], { accent, soft } = theme();
-      const every = Array.from(x, (_, i) => i);
-      const missing = { name: MISSING, light: soft, dark: soft, symbol: "circle-open", glyph: "○" };
-      if (!column) return [{ part: every, marker: { color: accent } }];
-      if (column.groups) {
-        const looks = [...column.groups, missing], sorted = looks.map(() => []);
-        every.forEach((i) => sorted[column.codes[i] < column.names.length
-          ? Math.min(column.codes[i], looks.length - 2) : looks.length - 1].push(i));
-        return looks.map((look, number) => ({
-          part: sorted[number], look, marker: { symbol: look.symbol, color: scheme.matches ? look.dark : look.light },
-        })).filter(({ part }) => part.length);
-      }
-      // The end that is as dark, or as light, as the ground is left out.
-      const shades = scheme.matches ? VIRIDIS.slice(2) : VIRIDIS.slice(0, -1);
-      const known = every.filter((i) => Number.isFinite(column.values[i]));
-      const scale = {
-        color: known.map((i) => column.values[i]), cmin: column.low, cmax: column.high,
-        colorscale: shades.map((each, number) => [number / (shades.length - 1), each]),
-        line: { width: size > 5 ? 0.5 : 0, color: soft },
-        colorbar: { thickness: 12, len: 0.7, outlinewidth: 0, title: { text: plain(short(column.key, 40)), side: "right" } },
-      };
-      const rest = every.filter((i) => !Number.isFinite(column.values[i]));
-      return [
-        ...(rest.length ? [{ part: rest, look: missing, marker: { symbol: missing.symbol, color: soft } }] : []),
-        { part: known, marker: scale },
-      ];
-    };
+  value(column, i) { return column.values ? digits(column.values[i]) : column.names[column.codes[i]] ?? "missing"; }
 
-    const draw = () => {
-      const { ink, soft } = theme();
-      const traces = parts().map(({ part, look, marker }, number) =>
-        dots(part, look?.name ?? spec.noun, marker, !hidden.has(number)));
-      if (anchors) {
-        traces.unshift({
-          type, mode: "markers", name: "anchors", x: anchors[0], y: anchors[1], hoverinfo: "skip", visible: withAnchors,
-          marker: { size: Math.min(size, 5), color: soft, opacity: 0.6 },
-        });
-      }
-      const ring = { size: size + 9, opacity: 1, symbol: "circle-open", color: ink, line: { width: 2.5 } };
-      if (found.length) traces.push({ ...dots(found, "found", ring), hoverinfo: "skip", hovertemplate: null });
-      const layout = mapLayout(plot, theme());
-      // Room for a scale, so that the map does not move when another column is chosen.
-      if (plot.clientWidth > 500 && offered.some((each) => each.values)) layout.margin.r = 90;
-      return Plotly.react(plot, traces, layout, CONFIG);
-    };
+  words(i) {
+    const now = this.offered[this.chosen];
+    const told = this.columns.filter((each) => each.listed || each === now);
+    return [
+      short(`${this.spec.noun} ${this.ids[i]}`, 80),
+      ...told.map((each) => `${short(each.key, 40)}: ${short(this.value(each, i))}`),
+      ...(this.weak?.[i] ? ["held by too few records to be told from noise"] : []),
+    ];
+  }
 
-    const legend = () => {
-      const looks = parts().map(({ look }) => look).filter(Boolean);
-      switches(document.getElementById("legend-" + key), looks.map((each) => ({ ...each, name: short(each.name, 60) })),
-        hidden, (number) => Plotly.restyle(plot, { visible: !hidden.has(number) }, [number + below]));
-    };
-
-    const names = [...offered.map((each) => short(each.key, 60)), "none"];
-    const act = (number) => {
-      chosen = number;
-      hidden = new Set();
-      legend();
-      draw();
-    };
-    const controls = document.getElementById("controls-" + key);
-    if (offered.length) {
-      const made = names.length > 6 ? pick(names, "Colour by", act) : choice(names, 0, act);
-      controls.append(label("Colour by"), ...made, label("", "gap"));
+  // The groups that the points are drawn in.
+  series() {
+    const column = this.offered[this.chosen];
+    if (!column) {
+      return [{ name: this.spec.noun, part: this.every, look: plainLook(this.density ? "quiet" : "accent"), plain: true }];
     }
-    const box = document.createElement("input"), told = label("", "told");
-    box.type = "search";
-    box.setAttribute("aria-label", `Find ${spec.noun}`);
-    told.setAttribute("role", "status");
-    // The record of this name, or else all whose name has these letters.
+    const missing = { name: "missing", ...plainLook("soft"), symbol: "ring" };
+    if (!column.groups) {
+      const known = this.every.filter((i) => Number.isFinite(column.values[i]));
+      const rest = this.every.filter((i) => !Number.isFinite(column.values[i]));
+      const last = shades().length - 1, span = column.high - column.low || 1;
+      const shade = Uint8Array.from(column.values, (value) =>
+        Math.max(0, Math.min(last, Math.round(((value - column.low) / span) * last))) || 0);
+      return [
+        { name: column.key, part: known, look: plainLook("accent"), shade, scale: column },
+        ...(rest.length ? [{ name: missing.name, part: rest, look: missing }] : []),
+      ];
+    }
+    const looks = [...column.groups, missing], sorted = looks.map(() => []);
+    for (const i of this.every) {
+      const code = column.codes[i];
+      sorted[code < column.names.length ? Math.min(code, looks.length - 2) : looks.length - 1].push(i);
+    }
+    return looks.map((look, number) => ({ name: look.name, part: sorted[number], look })).filter(({ part }) => part.length);
+  }
+
+  layers() {
+    const { x, y, size, weak, spec } = this;
+    const series = this.series().map((each, number) => ({ ...each, hidden: this.gone.has(number) }));
+    const noun = (count) => `${count} ${spec.noun}${count === 1 ? "" : "s"}`;
+    const points = {
+      name: "points", x, y, size, weak, series, hidden: this.off.has("points"), words: (i) => this.words(i),
+      count: (inside) => {
+        const shown = series.filter((each) => !each.hidden);
+        return `${noun(shown.reduce((sum, { part }) => sum + part.reduce((all, i) => all + inside(x[i], y[i]), 0), 0))} on the map`;
+      },
+    };
+    const [ax, ay] = this.anchors ?? [];
+    return [
+      ...(this.density?.layers(this.area, this.off) ?? []),
+      ...(this.anchors ? [{
+        name: "anchors", x: ax, y: ay, size: Math.min(size, 2.4), opacity: 0.6, hidden: this.off.has("anchors"),
+        series: [{ name: "anchors", part: Uint32Array.from(ax, (_, i) => i), look: plainLook("soft") }],
+      }] : []),
+      points,
+      ...(this.density ? [this.density.names(this.area, this.off)] : []),
+      ...(this.found.length ? [{
+        name: "found", x, y, size: size + 5, opacity: 1,
+        series: [{ name: "found", part: this.found, look: { ...plainLook("ink"), symbol: "ring" } }],
+      }] : []),
+    ];
+  }
+
+  update() {
+    this.chart.set(this.layers());
+    if (this.spec.compact) return;
+    const legend = byId("legend", this.key), series = this.series();
+    legend.replaceChildren(...series.filter((each) => !each.plain).map((each, number) => {
+      if (each.scale) return scaleOf(each.scale);
+      const made = toggle(short(each.name), !this.gone.has(number), (on) => {
+        this.gone[on ? "delete" : "add"](number);
+        this.chart.set(this.layers());
+      });
+      made.prepend(mark(each.look), " ");
+      return made;
+    }), ...(this.density && !this.off.has("density") ? [this.density.scale(this.area)] : []));
+  }
+
+  controls() {
+    const { key, spec, chart, density } = this, controls = byId("controls", key), tools = byId("tools", key);
+    const layer = (name, text) => toggle(text, true, (on) => {
+      this.off[on ? "delete" : "add"](name);
+      this.update();
+    });
+    if (density?.areas.length > 1) {
+      controls.append(choice("Density of", density.areas, (number) => { this.area = number; this.update(); }));
+    }
+    if (this.offered.length) {
+      controls.append(choice("Colour by", [...this.offered.map((each) => each.key), "none"], (number) => {
+        this.chosen = number;
+        this.gone = new Set();
+        this.update();
+      }));
+    }
+    const parts = [
+      ...(density ? [layer("density", "density"), ...(density.named ? [layer("names", "names")] : [])] : []),
+      ...(this.anchors ? [layer("anchors", "anchors")] : []),
+      ...(density || this.anchors ? [layer("points", `${spec.noun}s`)] : []),
+    ];
+    if (parts.length) controls.append(group("Layers", ...parts));
+    if (spec.search) this.search(controls);
+    const drag = toggle("lasso", false, (on) => {
+      chart.mode = on ? "lasso" : "move";
+      chart.plot.classList.toggle("lassoing", on);
+    }, "Draw a line around points to count them");
+    tools.append(
+      button("+", null, () => chart.zoomBy(1 / 0.7), "Zoom in"), button("−", null, () => chart.zoomBy(0.7), "Zoom out"),
+      button("all", null, () => chart.reset(), "Show all"), drag,
+      button("PNG", null, async () => save(await pngOf(chart), `${key}.png`), "Save as PNG"),
+      button("SVG", null, () => save(new Blob([svgOf(chart)], { type: "image/svg+xml" }), `${key}.svg`), "Save as SVG"),
+    );
+  }
+
+  // The record of this name, or else all whose name has these letters.
+  search(controls) {
+    const box = make("input", { type: "search", "aria-label": `Find ${short(this.spec.noun)}` });
+    const told = make("span", { class: "told", role: "status" });
     box.addEventListener("input", () => {
       const sought = box.value.trim().toLowerCase();
-      const those = (fits) => ids.flatMap((id, i) => (fits(id.toLowerCase()) ? [i] : []));
-      found = sought ? those((id) => id === sought) : [];
-      if (sought && !found.length) found = those((id) => id.includes(sought));
-      told.textContent = sought ? `${found.length} found` : "";
-      draw();
+      const those = (fits) => this.every.filter((i) => fits(this.ids[i].toLowerCase()));
+      this.found = sought ? those((id) => id === sought) : [];
+      if (sought && !this.found.length) this.found = those((id) => id.includes(sought));
+      told.textContent = sought ? `${this.found.length} found` : "";
+      this.chart.set(this.layers());
     });
-    controls.append(label(`Find ${short(spec.noun, 20)}`), box, told, label("", "gap"));
-    if (anchors) {
-      controls.append(button("anchors", true, (pressed) => {
-        withAnchors = !withAnchors;
-        pressed.setAttribute("aria-pressed", String(withAnchors));
-        draw();
-      }), label("", "gap"));
-    }
-    controls.append(...windows(plot, { "xaxis.autorange": true, "yaxis.autorange": true }));
-    return () => { legend(); return draw(); };
-  };
+    controls.append(group(`Find ${short(this.spec.noun, 20)}`, box, told));
+  }
+}
 
-  // Shares of records on a grid, under the anchors.
-  const density = (key, spec, plot) => {
-    const layers = spec.layers.map((each) => ({ ...each, z: unpack(each.z) }));
-    const side = Array.from({ length: spec.cells }, (_, i) => ((i + 0.5) / spec.cells * 2 - 1) * spec.half);
-    const x = unpack(spec.x), y = unpack(spec.y);
-    const range = [-spec.half, spec.half];
-    let chosen = 0, withAnchors = true;
-    const draw = () => {
-      const colours = theme();
-      const { z } = layers[chosen];
-      const rows = Array.from({ length: spec.cells }, (_, i) => z.subarray(i * spec.cells, (i + 1) * spec.cells));
-      const heat = {
-        type: "heatmap", x: side, y: side, z: rows.map((row) => Array.from(row)), zmin: 0,
-        colorscale: [[0, colours.panel], [0.35, "#41a0c4"], [1, scheme.matches ? "#f4f1c9" : "#0b2f66"]],
-        colorbar: { thickness: 10, len: 0.6, title: { text: "%" }, outlinewidth: 0 },
-        hovertemplate: "%{z:.2f} % of all records<extra></extra>",
-      };
-      const dots = {
-        type: "scatter", mode: "markers", x, y, hoverinfo: "skip", visible: withAnchors,
-        marker: { size: 4, color: colours.soft, line: { width: 0.5, color: colours.panel } },
-      };
-      return Plotly.react(plot, [heat, dots], mapLayout(plot, colours, [range, range]), CONFIG);
-    };
-    const controls = document.getElementById("controls-" + key);
-    if (layers.length > 1) {
-      controls.append(label("Show"), ...choice(layers.map((each) => each.name), 0, (number) => {
-        chosen = number;
-        draw();
-      }), label("", "gap"));
-    }
-    controls.append(button("anchors", true, (pressed) => {
-      withAnchors = !withAnchors;
-      pressed.setAttribute("aria-pressed", String(withAnchors));
-      draw();
-    }), label("", "gap"), ...windows(plot, { "xaxis.range": range.slice(), "yaxis.range": range.slice() }));
-    return draw;
-  };
+// A colour scale with its two ends.
+const scaleOf = ({ key, low, high }) => {
+  const bar = make("span", { class: "bar", "aria-hidden": "true" }, ...shades().map((colour) => {
+    const made = make("span");
+    made.style.background = colour;
+    return made;
+  }));
+  return make("span", { class: "scale" }, `${short(key, 40)}: ${digits(low)} `, bar, ` ${digits(high)}`);
+};
 
-  const kinds = { points, own, density };
-  const draws = Object.entries(figures).map(([key, spec]) =>
-    kinds[spec.kind](key, spec, document.getElementById("plot-" + key)));
-  const all = () => Promise.all(draws.map((draw) => draw()));
-  scheme.addEventListener("change", all);
-  // For whoever waits for the maps, such as a test.
-  all().then(() => { document.documentElement.dataset.drawn = "true"; });
-})();
+// The noisy density: smooth areas that stand out of the noise, and counts with their noise from the released cells.
+class DensityLayers {
+  constructor(spec) {
+    this.spec = spec;
+    this.shares = unpack(spec.shares);
+    this.areas = spec.areas.map((each) => each.name);
+    this.named = spec.areas.some((each) => each.names.length);
+    this.fills = spec.areas.map((area) => area.fills.map((each) => ({ ...each, d: this.path(each) })));
+  }
+
+  path({ rings, starts }) {
+    const at = unpack(rings), from = unpack(starts), parts = [];
+    for (let ring = 0; ring + 1 < from.length; ring++) {
+      for (let i = from[ring]; i < from[ring + 1]; i++) parts.push(i === from[ring] ? "M" : "L", at[2 * i], " ", at[2 * i + 1]);
+      parts.push("Z");
+    }
+    return parts.join("");
+  }
+
+  // Records in some cells, ± two standard deviations of their noise. What was released adds up, not what is drawn.
+  told(cells, members) {
+    const { cells: side, noise, records } = this.spec, unit = records ?? 100;
+    let sum = 0;
+    for (const member of members) for (const cell of cells) sum += this.shares[member * side * side + cell];
+    const two = 2 * noise * Math.sqrt(cells.length * members.length) * unit;
+    return `about ${about(sum * unit)} ± ${about(two)}${records ? " records" : " % of all records"} by the density`;
+  }
+
+  layers(area, off) {
+    const { half, drawn_half, cells: side, areas } = this.spec, { members, fills } = areas[area];
+    const middle = (number) => ((number + 0.5) / side * 2 - 1) * half;
+    const every = Array.from({ length: side * side }, (_, i) => i);
+    return [{
+      name: "density", half: drawn_half, fills: this.fills[area], levels: fills.length, hidden: off.has("density"),
+      count: (inside) => {
+        const cells = every.filter((i) => inside(middle(i % side), middle(Math.floor(i / side))));
+        return cells.length ? this.told(cells, members) : "no cell of the density";
+      },
+      ground: (x, y) => {
+        const column = Math.floor((x / half + 1) / 2 * side), row = Math.floor((y / half + 1) / 2 * side);
+        if (column < 0 || row < 0 || column >= side || row >= side) return [];
+        return [areas[area].name === "classes" ? "this cell, all classes" : `this cell, ${short(areas[area].name)}`,
+          this.told([row * side + column], members)];
+      },
+    }];
+  }
+
+  names(area, off) { return { name: "names", names: this.spec.areas[area].names, hidden: off.has("density") || off.has("names") }; }
+
+  scale(area) {
+    const { records, areas } = this.spec, { levels, alpha, fills } = areas[area], unit = records ?? 100;
+    const per = records ? "records in a cell" : "% of all records in a cell";
+    if (!levels.length) return make("span", { class: "scale", text: "no cell stands out of the noise, so none is coloured" });
+    const steps = levels.map((level, number) => {
+      const swatch = make("span", { class: "swatch", "aria-hidden": "true" });
+      swatch.style.backgroundColor = inTheme(areas[area].names.length > 1 ? { light: "#444444", dark: "#cccccc" } : fills[0]);
+      swatch.style.opacity = 1 - (1 - alpha) ** (number + 1);
+      return make("span", { class: "step" }, swatch, ` ≥ ${about(level * unit)}`);
+    });
+    return make("span", { class: "scale" }, `${per}: `, ...steps, make("span", { text: " less is noise and not coloured" }));
+  }
+}
+
+// A slider over alternatives, all of which are on the page.
+const slider = (input) => {
+  const slides = [...document.querySelectorAll(`[data-slide="${input.dataset.slider}"]`)];
+  const count = Number(input.max) + 1;
+  const show = () => slides.forEach((each, number) => each.classList.toggle("away", number % count !== Number(input.value)));
+  input.addEventListener("input", show);
+  show();
+};
+
+const figures = JSON.parse(document.getElementById("figures").textContent);
+const maps = Object.entries(figures).map(([key, spec]) => new PointMap(key, spec));
+document.querySelectorAll("input[data-slider]").forEach(slider);
+scheme.addEventListener("change", () => maps.forEach((each) => each.update()));
+// For whoever waits for the maps, such as a test.
+const ready = () => (maps.every((each) => each.chart.drawn)
+  ? Object.assign(document.documentElement.dataset, { drawn: "true", ready: String(Math.round(performance.now())) })
+  : requestAnimationFrame(ready));
+ready();

@@ -78,7 +78,9 @@ def test_settings_are_the_published_ones() -> None:
     assert entries["UMAP", "central", "central"].kind == "central"
     clusters = {(e.group, e.column, e.arm): e.cell.config for e in EXPERIMENTS["table5"].entries(Shrink())}
     config = clusters["MNIST", "IID +", "kernel"]
-    assert (config.records, config.rounds, config.spectral.affinity_gamma) == (10_000, 1000, 0.25)
+    assert (config.records, config.rounds, config.spectral.affinity_gamma) == (10_000, 1000, 2.0)
+    assert clusters["MNIST", "IID", "kernel"].rounds == 5000
+    assert (config.features, clusters["COIL-20", "IID", "kernel"].features) == ("l2", None)
     assert config.made_mechanism() == PublishedFedDL(beta=0.1)
     assert len(config.feddl["gamma"]) == 7
     config = clusters["COIL-20", "non-IID", "neighbors"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpfedvis.experiments.sweeps.figures import Axis, Curves
+from dpfedvis.experiments.sweeps.figures import Axis, Curves, draw, sentence
 from dpfedvis.experiments.sweeps.report import write_report
 from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.experiments.sweeps.summary import contexts, latest_version
@@ -25,7 +25,7 @@ def test_what_comes_from_outside_is_escaped(sweep_rows: list[CellRow], tmp_path:
     page = (tmp_path / "report.html").read_text()
     assert "<script>alert" not in page
     assert "dpfedvis &lt;command&gt;" in page
-    assert page.count("<h2") == 2
+    assert page.count("<h2") == 3
 
 
 def test_the_page_is_whole_and_can_be_read_by_anyone(sweep_rows: list[CellRow], tmp_path: Path) -> None:
@@ -42,7 +42,11 @@ def test_the_page_is_whole_and_can_be_read_by_anyone(sweep_rows: list[CellRow], 
     assert (levels[0], max(after - before for before, after in pairwise(levels))) == (1, 1)
     names = [each["id"] for _, each in outline.elements if "id" in each]
     assert len(names) == len(set(names))
-    assert {each["href"] for each in outline.of("a")} == {"#content", "#part-1", "#tuning"} <= {f"#{n}" for n in names}
+    assert (
+        {each["href"] for each in outline.of("a")}
+        == {"#content", "#part-1", "#tuning", "#reading"}
+        <= {f"#{n}" for n in names}
+    )
     assert all(each["alt"] for each in outline.of("img"))
 
 
@@ -84,6 +88,77 @@ def test_series_that_differ_in_trust_share_a_colour(sweep_rows: list[CellRow]) -
     local, summed = looks["gradient, local"], looks["gradient, aggregate"]
     assert (local.light, local.symbol) == (summed.light, "circle")
     assert (summed.symbol, looks["data-free"].light != local.light) == ("square", True)
+
+
+def test_the_picture_comes_before_the_words(sweep_rows: list[CellRow], tmp_path: Path) -> None:
+    write_report(sweep_rows, tmp_path, "x", HERE)
+    page = (tmp_path / "report.md").read_text()
+    picture = page.index("](curves-1.svg)")
+    assert page.index("Every run is a simulation (seeded noise) on one machine") < picture < 1000
+    assert picture < page.index("### Best mechanism") < page.index("## How to read this") < page.index("Made by `x`")
+
+
+def test_a_sentence_says_what_a_picture_shows(sweep_rows: list[CellRow], tmp_path: Path) -> None:
+    (context,) = contexts(sweep_rows, HERE)
+    (nmi,) = (metric for metric in context.metrics() if metric.key == "nmi")
+    said = sentence(Curves(context), nmi)
+    assert said == (
+        "By NMI, the best is k-means: 0.56 at ε = 10, beside 0.90 of a central map and 0.20 without data. "
+        "At no ε here is a setting clearly better than no data."
+    )
+    free = [row for row in sweep_rows if row.kind == "data-free"]
+    seeds = [replace(row, settings={**row.settings, "seed": seed}) for row in free for seed in range(1, 3)]
+    (context,) = contexts([*sweep_rows, *seeds], HERE)
+    assert sentence(Curves(context), nmi).endswith(
+        "The least ε at which a setting is clearly better than no data is 1."
+    )
+    write_report(sweep_rows, tmp_path, "x", HERE)
+    (context,) = contexts(sweep_rows, HERE)
+    assert sentence(Curves(context), context.metrics()[0]) in (tmp_path / "report.md").read_text()
+
+
+def test_few_seeds_are_points_and_many_a_band(sweep_rows: list[CellRow]) -> None:
+    (few,) = contexts(sweep_rows, HERE)
+    more = [
+        replace(
+            row,
+            settings={**row.settings, "seed": seed},
+            scores={key: each + seed / 1e3 for key, each in row.scores.items()},
+        )
+        for row in sweep_rows
+        for seed in (10, 11, 12, 13)
+    ]
+    (many,) = contexts([*sweep_rows, *more], HERE)
+    # matplotlib calls a band a FillBetweenPolyCollection.
+    assert "FillBetweenPolyCollection" not in draw(Curves(few), "few")
+    assert "FillBetweenPolyCollection" in draw(Curves(many), "many")
+    (nmi,) = (metric for metric in few.metrics() if metric.key == "nmi")
+    values = [score.values for _, score in Curves(few).series(nmi)["k-means"]]
+    assert [sorted(each) for each in values] == [
+        pytest.approx([0.325, 0.335, 0.345]), pytest.approx([0.55, 0.56, 0.57]),
+    ]  # fmt: skip
+
+
+def test_trust_is_told_by_line_and_by_colour(sweep_rows: list[CellRow]) -> None:
+    from dpfedvis.experiments.sweeps.figures import _line, _paler
+
+    assert len({_line(f"k-means, {trust}") for trust in ("local", "aggregate", "central")}) == 3
+    assert len({_line(f"k-means, {trust}")[0] for trust in ("local", "aggregate", "central")}) == 3
+    assert (_paler("#332288", 1.0), _paler("#332288", 0.0)) == ("#332288", "#ffffff")
+
+
+def test_titles_are_words(sweep_rows: list[CellRow]) -> None:
+    (context,) = contexts(sweep_rows, HERE)
+    named = replace(
+        context, facts={**context.facts, "data": "digits", "clients": 10, "partition": "dirichlet:0.5", "records": 500}
+    )
+    assert named.heading == "t-SNE maps of digits, 500 records, 10 clients, classes spread unevenly (Dirichlet 0.5)"
+
+
+def test_every_table_of_the_best_ends_with_its_yardsticks(sweep_rows: list[CellRow], tmp_path: Path) -> None:
+    write_report(sweep_rows, tmp_path, "x", HERE)
+    page = (tmp_path / "report.md").read_text()
+    assert "| no data, ε = 0 | 0.100 | 0.200 |\n| central, no privacy | 0.450 | 0.900 |" in page
 
 
 def test_every_number_that_is_drawn_is_in_a_table(sweep_rows: list[CellRow], tmp_path: Path) -> None:

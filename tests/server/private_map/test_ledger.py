@@ -25,6 +25,7 @@ from dpfedvis.numerics.files import write_arrays
 from dpfedvis.protocol.density import Density
 from dpfedvis.protocol.noise_plan import MEAN_CELLS
 from dpfedvis.server.checkpoint import SnapshotMismatch
+from dpfedvis.server.frame import Frame
 from dpfedvis.server.private_map import Learner
 from dpfedvis.server.recipe import Recipe
 from dpfedvis.server.session import SiteFailed
@@ -226,23 +227,23 @@ def records_behind(ask):
 
 
 def centre_of_the_data(patch):
-    subspace = Learner._subspace
+    subspace = Frame.learn
 
     def peek(self, session):
         found = subspace(self, session)
         return replace(found, centre=records_behind(session._ask).mean(axis=0, dtype=np.float64))
 
-    patch.setattr(Learner, "_subspace", peek)
+    patch.setattr(Frame, "learn", peek)
 
 
 def number_of_components_of_the_data(patch):
-    subspace = Learner._subspace
+    subspace = Frame.learn
 
     def peek(self, session):
         most = 3 if float(records_behind(session._ask)[0, 0]) > 3 else 2
         return subspace(replace(self, components=most), session)
 
-    patch.setattr(Learner, "_subspace", peek)
+    patch.setattr(Frame, "learn", peek)
 
 
 def anchors_near_a_record(patch):

@@ -22,7 +22,7 @@ from dpfedvis.evaluation.metrics import cross_client_accuracy
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.numerics.layouts import TSNELayout, UMAPLayout
 from dpfedvis.numerics.projections import clip_norms
-from dpfedvis.server.private_map import LEAST_LANDMARKS, MOST_LANDMARKS, Learner
+from dpfedvis.server.private_map import LEAST_LANDMARKS, Learner
 from dpfedvis.server.subspace import MANY_VALUES, MOST_UNSEEN, low_frequencies
 from dpfedvis.site.placement import Anchored, ByTransform, ByWeights
 from tests.makers import digits
@@ -234,7 +234,7 @@ def test_with_nothing_to_spend_the_map_is_made_of_noise(federation_of):
     np.testing.assert_allclose(here.feddl.landmarks, there.feddl.landmarks, atol=0.1 * scale)
     rich = [learn(fed, HUGE).subspace.axes for fed in (one, other)]
     assert np.rad2deg(subspace_angles(*rich)).max() > 20
-    assert len(learn(repeated(one, 10), HUGE).feddl.landmarks) == MOST_LANDMARKS
+    assert len(learn(repeated(one, 10), HUGE).feddl.landmarks) > 10 * LEAST_LANDMARKS
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 500.0])
@@ -470,7 +470,8 @@ def test_second_moments_of_images_are_those_of_low_frequencies():
     axes = learned[15, 15].subspace.axes
     basis = low_frequencies((15, 15))
     np.testing.assert_allclose(basis @ (basis.T @ axes), axes, atol=1e-3)
-    assert len(learned[15, 15].subspace.variances) > len(learned[None].subspace.variances)
+    eighth = {image: found.subspace.variances[7] for image, found in learned.items()}
+    assert eighth[15, 15] > 10 * eighth[None], "a clear direction, where a share of what is left was"
 
 
 def test_the_shape_of_images_comes_from_the_data():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -241,3 +242,23 @@ def test_choices_rest_on_the_noise_of_the_ledger(trust, adjacency, federation_of
 
     assert seen["landmarks"] == pytest.approx(noise("cluster sums"), rel=1e-9)
     assert seen["subspace"] == pytest.approx(noise("second moments") * seen["clip"] ** 2, rel=1e-9)
+
+
+def test_anchors_weigh_as_much_as_the_records_counted_near_them(federation_of):
+    budget, mechanism = Budget(500, 1e-5), KMeans()
+    fed = federation_of((400, 400, 400))
+    learned = Learner(budget=budget, mechanism=mechanism, landmarks=24).run(
+        simulated(fed, budget=budget, noise="seeded")
+    )
+    X = np.concatenate([client.X for client in fed.clients])
+    records, places = learned.subspace.coordinates(X), learned.feddl.landmarks
+    own = np.argmin([np.sum((records - place) ** 2, axis=1) for place in places], axis=0)
+    true = np.bincount(own, minlength=24) / len(X)
+    of = np.arange(60) % 24
+    found = Recipe.weights(learned, of)
+    assert found.shape == (60,)
+    assert (found > 0).all()
+    # Landmarks moved a little in the sweeps that were pooled.
+    assert np.corrcoef(found, true[of])[0, 1] > 0.9
+    np.testing.assert_array_equal(found[:12], found[48:])
+    assert Recipe.weights(replace(learned, feddl=replace(learned.feddl, tally=None)), of) is None

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as npst
 from accounting import InvalidParameter
 from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.exact import Grid
-from dpfedvis.server.subspace import MANY_VALUES, low_frequencies, principal_subspace
+from dpfedvis.server.subspace import FEWEST, MANY_VALUES, low_frequencies, principal_subspace
 
 RAW = Grid.of_norm(256.0, 60)
 
@@ -27,19 +27,27 @@ def check_axes(axes):
     assert np.linalg.norm(axes, 2) <= 1
 
 
-def test_directions_above_the_edge_are_kept_and_no_more():
+def test_directions_above_the_edge_have_what_noise_did_not_add():
     """m = 8 and noise 0.5: noise alone reaches 2·√4·0.5 = 2, and a tenth more is asked for."""
     moments = np.diag([9.0, 2.1, 5.0, 2.3, 0.5, 0.1, 0.0, -1.0])
     found = principal_subspace(np.zeros(8), moments, 0.5, 12, RAW)
-    np.testing.assert_array_equal(np.flatnonzero(np.abs(found.axes).sum(axis=1)), [0, 2, 3])
-    lifted = found.variances + 2.0**2 / (4 * found.variances)
+    np.testing.assert_array_equal(np.abs(found.axes).argmax(axis=0)[:3], [0, 2, 3])
+    clear, others = found.variances[:3], found.variances[3:]
+    lifted = clear + 2.0**2 / (4 * clear)
     np.testing.assert_allclose(lifted, [9.0, 5.0, 2.3], rtol=1e-12, err_msg="λ + edge²/(4λ) is what noise makes of λ")
+    np.testing.assert_allclose(others, (18.0 - clear.sum()) / 5, rtol=1e-12, err_msg="the others share what is left")
     assert principal_subspace(np.zeros(8), moments, 0.5, 2, RAW).axes.shape == (8, 2), "no more than asked for"
 
 
+def test_with_enough_clear_directions_no_others_are_kept():
+    moments = np.diag([*np.linspace(9.0, 5.0, FEWEST + 1), *np.zeros(9)])
+    found = principal_subspace(np.zeros(FEWEST + 10), moments, 0.3, 32, Grid.of_norm(256.0, FEWEST + 10))
+    assert found.axes.shape == (FEWEST + 10, FEWEST + 1)
+
+
 @pytest.mark.parametrize("features", [2, 3, 60])
-def test_noise_alone_keeps_two_directions(features, setting_of):
-    """And its eigenvalues do end at the edge, so that a larger one means something."""
+def test_noise_alone_ends_at_the_edge(features, setting_of):
+    """So that a larger eigenvalue means something; of pure noise few directions are kept, all alike."""
     release, noise, most = SecondMoments(clip=2.0), 0.3, []
     for seed in range(20):
         relative = release.relative_noise(setting_of(features))
@@ -47,7 +55,8 @@ def test_noise_alone_keeps_two_directions(features, setting_of):
         most.append(np.linalg.eigvalsh(moments)[-1])
         found = principal_subspace(np.zeros(features), moments, noise, 12, RAW)
         if features == 60:
-            assert found.axes.shape == (60, 2)
+            assert found.axes.shape == (60, FEWEST)
+            assert np.ptp(found.variances) == 0
         assert (found.variances > 0).all()
     if features == 60:
         assert 0.8 < np.mean(most) / (2 * math.sqrt(features / 2) * noise) < 1

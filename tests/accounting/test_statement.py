@@ -191,7 +191,7 @@ def test_a_client_is_not_charged_for_the_others():
 
 def test_seeded_noise_is_a_simulation():
     assert "This run is a simulation" in str(state(ledger_of(gaussian("a"))))
-    assert "simulation" not in str(state(ledger_of(gaussian("a", noise="system"))))
+    assert "is a simulation" not in str(state(ledger_of(gaussian("a", noise="system"))))
     assert "came from the operating system" in str(state(ledger_of(gaussian("a", noise="system"))))
     assert "No upload carries noise with a guarantee." in str(state(ledger_of(rows("a"))))
 

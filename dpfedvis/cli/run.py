@@ -204,6 +204,8 @@ def _page(done: Run, summary: dict[str, Any]) -> str:
     if done.statement.words["all_runs"]:
         lines.append(done.statement.words["all_runs"])
     lines.append(f"{done.folder}: {', '.join(summary['files'])}")
-    views = "" if done.views is None else f"; what each client sees of its own records, for that one alone: {done.views}"
+    views = (
+        "" if done.views is None else f"; what each client sees of its own records, for that one alone: {done.views}"
+    )
     lines.append(f"open {done.folder / 'report.html'}{views}")
     return "\n".join(lines)

@@ -390,7 +390,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
         simulation = self.settings_.noise == "seeded"
         return state(
             self.ledger_,
-            facts={**self._facts(), "verdict": {"signal": self.verdict_.signal, "words": self.verdict_.sentence}},
+            facts=self._facts(),
             remarks=self._remarks,
             simulation=simulation,
             one_machine=not self._between_machines,
@@ -412,6 +412,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             "rounds": len(result.trace),
             "bandwidth": list(result.public.kernel.gammas),
             "sampling_rate": result.public.sampling_rate,
+            "verdict": {**self.verdict_.summary(), "words": self.verdict_.sentence},
         }
 
     def _signed_by(self) -> str:

@@ -28,6 +28,9 @@ from dpfedvis.protocol.published_map import MOST_TOGETHER, PublishedMap
 
 LEAST_TOGETHER = 5  # fewer records are placed one by one
 SETTLING = 8  # steps of mean shift
+# How coarsely far points are taken together (Barnes and Hut). With openTSNE's 0.5 a placement takes a third longer, and
+# the map is no better: 10-NN across sites .806 and .804 on Fashion-MNIST.
+THETA = 0.8
 _PART = 1024  # records that are placed among others at a time
 _COMPANY = 0x436F6D70  # keeps the choice of records apart from every other stream
 
@@ -178,8 +181,8 @@ class Anchored:
             n_jobs=1,
             random_state=published.seed,
         )
-        layout.optimize(self.exaggerated, exaggeration=self.exaggeration, momentum=0.5, inplace=True)
-        layout.optimize(self.plain, exaggeration=1, momentum=0.8, inplace=True)
+        layout.optimize(self.exaggerated, exaggeration=self.exaggeration, momentum=0.5, inplace=True, theta=THETA)
+        layout.optimize(self.plain, exaggeration=1, momentum=0.8, inplace=True, theta=THETA)
         return np.array(layout[pinned:], dtype=np.float64)
 
     def _affinities(self, to_anchors: csr_array, alike: Array) -> csr_array:

@@ -29,6 +29,7 @@ from dpfedvis import FederatedData, FedSpectralClustering, FedUMAP
 from dpfedvis.data import load
 from dpfedvis.data.example import hospitals
 from dpfedvis.evaluation.metrics import METRICS, Evaluated
+from dpfedvis.runs.code_version import code_version
 from dpfedvis.site.placement import ByWeights, Diffused
 
 HERE = Path(__file__).parent
@@ -37,7 +38,7 @@ RECORDS = {"fashion-mnist": 10_000, "mnist": 10_000}
 NOTE = """\
 Made by `python reports/clusters/make.py --data DATA --partition PARTITION --maps clusters,umap,noisy`; one row for each
 of its settings that was run. 10 clients, δ = 1e-5, one record as the unit, replace-one; noise seeded, t and c at their
-defaults. Digits: all 1,797. Nothing was chosen on MNIST, and it was not looked at."""
+defaults. Digits: all 1,797; Fashion-MNIST: 10,000. Nothing was chosen on MNIST, and it was not looked at."""
 CLUSTERS = """\
 NMI / ARI with the classes, as many clusters as classes. *Private clusters*: `FedSpectralClustering(budget=…)`. *k-means
 in the map*: of the places of all clients' records in the same private map, which in a real federation nobody has: what
@@ -122,6 +123,7 @@ def cell(fed: FederatedData, kind: str, trust: str, epsilon: float, seed: int) -
 
 def run(arguments: argparse.Namespace) -> None:
     """Run all cells that are not there yet."""
+    code = str(code_version())
     for seed in range(arguments.seeds):
         fed = federation(arguments.data, arguments.partition, seed)
         for epsilon in arguments.epsilons:
@@ -132,7 +134,8 @@ def run(arguments: argparse.Namespace) -> None:
                     if path.exists():
                         continue
                     facts = {"data": arguments.data, "partition": arguments.partition, "map": kind, "trust": trust}
-                    made = facts | {"asked": f"{epsilon:g}", "seed": seed} | cell(fed, kind, trust, epsilon, seed)
+                    made = facts | {"asked": f"{epsilon:g}", "seed": seed, "code": code}
+                    made |= cell(fed, kind, trust, epsilon, seed)
                     temporary = path.with_suffix(".tmp")
                     temporary.write_text(json.dumps(made, indent=1) + "\n")
                     temporary.replace(path)
@@ -167,7 +170,8 @@ def table() -> str:
     done = cells()
     ways = ("k-means", "ward", "spectral", "map, nearest anchor")
     title = "# Private clusters, private UMAP, and sites that lack classes"
-    lines = [title, "", NOTE, "", "## Clusters", "", CLUSTERS, ""]
+    codes = ", ".join(sorted({each["code"] for each in done}))
+    lines = [title, "", f"{NOTE} Code: {codes}.", "", "## Clusters", "", CLUSTERS, ""]
     lines += head("private clusters", "k-means in the map", *ways, "n_y", "dimensions")
     for each in done:
         if each["map"] == "clusters":

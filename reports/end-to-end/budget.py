@@ -34,7 +34,7 @@ from dpfedvis.site.placement import Diffused
 
 HERE = Path(__file__).parent
 STORE = HERE / "budget.json"
-RECORDS, CLIENTS, SEEDS, DELTA = 10_000, 10, 2, 1e-5
+RECORDS, CLIENTS, SEEDS, DELTA = 10_000, 10, 3, 1e-5
 EPSILON = gaussian_epsilon(40_000 / RECORDS * gaussian_mu(1.0, DELTA), DELTA)
 TRUSTS: tuple[Trust, ...] = ("aggregate", "local")
 DATA, FEATURES = ("fashion-mnist", "drawn digits"), ("hog", "pixels")

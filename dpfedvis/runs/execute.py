@@ -109,6 +109,8 @@ class Run:
             "epsilon_end_to_end": statement["epsilon_end_to_end"],
             "epsilon_in_scope": statement["epsilon_in_scope"],
             "delta": statement["delta"],
+            "guarantee": statement["words"]["guarantee"],
+            "risk": statement["risk"],
             "all_runs": statement["all_runs"],
             "seconds": round(self.seconds, 3),
             "warnings": list(self.warnings),

@@ -92,13 +92,6 @@ def smoothed(density: Density) -> tuple[Array, float]:
     return shares, density.noise * float(kernel @ kernel)
 
 
-def leading_class(density: Density) -> NDArray[np.int64]:
-    """Index of the most frequent class in each cell, shape (cells, cells); −1 where none stands out of the noise."""
-    shares, noise = smoothed(density)
-    found = np.where(shares.max(axis=0) > STANDS_OUT * noise, shares.argmax(axis=0), -1)
-    return found.astype(np.int64)
-
-
 def contour_levels(total: Array, noise: float, count: int = CONTOURS) -> Array:
     """Levels between what stands out of the noise and the peak; none where nothing does.
 
@@ -154,27 +147,23 @@ def areas(density: Density) -> list[Area]:
     if not density.classes:
         return [all_records]
     fine = np.stack([finer(each) for each in shares])
-    names, alone, together = named_places(density), [], []
     shown = contour_levels(np.maximum(shares, 0).max(axis=0), noise, CLASS_CONTOURS)
+    alone, together, names = [], [], []
     for number, name in enumerate(density.layers):
         own = contour_levels(np.maximum(shares[number], 0), noise)
-        named = [each for each in names if each[0] == name]
-        fills = [(number, above(fine[number], half, level)) for level in own]
-        alone.append(Area(name, (number,), own, fills, named))
-        # Above the level and above all other classes, with smooth borders between them.
+        # Above all other classes: with a level, an area with smooth borders between them.
         lead = fine[number] - np.delete(fine, number, axis=0).max(axis=0)
         together += [(number, above(np.minimum(fine[number] - level, lead), half, 0.0)) for level in shown]
+        place = [] if not len(shown) else _named(name, fine[number], (lead > 0) & (fine[number] > shown[0]), half)
+        names += place
+        alone.append(Area(name, (number,), own, [(number, above(fine[number], half, each)) for each in own], place))
     return [Area("classes", every, shown, together, names), all_records, *alone]
 
 
-def named_places(density: Density) -> list[tuple[str, float, float]]:
-    """Return each class that leads somewhere, and the place where it is most frequent."""
-    shares, _ = smoothed(density)
-    leading, middles = leading_class(density), grid_middles(density.grid.half, density.grid.cells)
-    found = []
-    for index, name in enumerate(density.layers):
-        own = np.where(leading == index, shares[index], 0.0)
-        if own.max() > 0:
-            row, column = np.unravel_index(own.argmax(), own.shape)
-            found.append((name, float(middles[column]), float(middles[row])))
-    return found
+def _named(name: str, fine: Array, coloured: NDArray[np.bool_], half: float) -> list[tuple[str, float, float]]:
+    """Return a class with the place where it is most frequent among those that have its colour; none if it has none."""
+    if not coloured.any():
+        return []
+    row, column = np.unravel_index(np.where(coloured, fine, -np.inf).argmax(), fine.shape)
+    middles = grid_middles(half, len(fine))
+    return [(name, float(middles[column]), float(middles[row]))]

@@ -21,7 +21,6 @@ from dpfedvis.reporting.density_areas import (
     drawn_half,
     finer,
     grid_middles,
-    leading_class,
     smoothed,
 )
 
@@ -62,18 +61,9 @@ def test_smoothing_keeps_each_class_to_itself_and_its_share() -> None:
     assert not found[1].any()
 
 
-def test_a_class_leads_where_it_is_and_nowhere_else() -> None:
-    leading = leading_class(two_groups())
-    assert (leading[3:6, 3:6] == 0).all()
-    assert (leading[12:15, 12:15] == 1).all()
-    assert (leading[:, 8] == -1).all()
-    assert (leading[0] == -1).all()
-
-
-def test_noise_alone_leads_nowhere_and_has_no_contours() -> None:
+def test_noise_alone_has_no_contours() -> None:
     for seed in range(5):
         given = density(noise_alone(10, seed), classes=tuple("123456789"))
-        assert (leading_class(given) == -1).mean() > 0.99
         shares, noise = smoothed(given)
         assert len(contour_levels(np.maximum(shares.sum(axis=0), 0), noise * math.sqrt(10))) == 0
 
@@ -149,6 +139,18 @@ def test_each_class_is_coloured_and_named_where_it_is() -> None:
     assert (three.members, seven.members, other.members) == ((0,), (1,), (2,))
     assert len(other.levels) == 0
     assert drawn_half(measured) == pytest.approx(HALF * (1 + 2 * FRAME / CELLS))
+
+
+def test_what_has_no_colour_has_no_name() -> None:
+    """A class in one cell, just above the noise: smooth areas stay below its level."""
+    shares = two_groups().shares.copy()
+    _, noise = smoothed(density(shares))
+    shares[0] = shares[2] = 0.0
+    shares[0, 4, 4] = 2.5 * STANDS_OUT * noise
+    (together, *_) = areas(density(shares, classes=("3", "7")))
+    coloured = {layer for layer, rings in together.fills if len(rings.lines)}
+    assert [name for name, _, _ in together.names] == ["7"]
+    assert coloured == {1}
 
 
 @pytest.mark.parametrize("classes", [(), tuple("123456789")])

@@ -25,7 +25,7 @@ from dpfedvis.mechanisms.releases import SINGLE_RELEASES
 from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol.noise_plan import Extra, RunPlan, SitePlan, check_trust, plan_run, site_plans
 
-VERSION = 1
+VERSION = 2
 MOST_MEMBERS = 100_000
 MOST_RETRIES = 1000
 LEAST_WEIGHT = 1e-12

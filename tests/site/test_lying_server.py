@@ -351,7 +351,7 @@ def test_a_full_disk_is_a_refusal_and_nothing_is_lost(tmp_path: Path, monkeypatc
     assert isinstance(own.answer(asked(label)), Sent)
 
 
-@pytest.mark.parametrize("garbage", [b"", b"x", b"dpfedvis 1\n", b"dpfedvis 1\n" + b"\xff" * 100, b"\x80\x04K\x01."])
+@pytest.mark.parametrize("garbage", [b"", b"x", wire.MAGIC, wire.MAGIC + b"\xff" * 100, b"\x80\x04K\x01."])
 def test_bytes_that_are_no_request_are_refused(garbage: bytes) -> None:
     refused(wire.decode(site().answer(garbage)))
 

@@ -115,7 +115,7 @@ def test_scores_that_fail_do_not_stop_a_run(tmp_path, monkeypatch):
     def fail(*_args, **_named):
         raise ValueError("all labels are one")
 
-    monkeypatch.setattr(module, "scores_of", fail)
+    monkeypatch.setattr(module, "score", fail)
     done = called(
         "run", "--data", "digits", "--records", "60", "--clients", "2", "--epsilon", "5", *FAST,
         "--out", str(tmp_path / "run"), "--json",

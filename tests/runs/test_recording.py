@@ -177,8 +177,8 @@ def test_a_private_run_holds_no_record(private: Path) -> None:
     assert known == {
         "config.toml", "provenance.json", "ledger.sqlite", "index.jsonl", "values.bin", "public.json", "landmarks.npz",
         "embedding.npz", "embedding.csv", "statement.md", "statement.json", "map.png", "trace.csv", "report.html",
-        "verdict.json",
-        *(f"{name}.svg" for name in ("map", "budget", "accountants", "delta", "convergence")),
+        "verdict.json", "statement.html",
+        *(f"{name}.svg" for name in ("map", "budget", "accountants", "delta", "convergence", "risk")),
     }  # fmt: skip
     records = BASE.federated().pooled()[0]
     everything = b"".join(path.read_bytes() for path in private.rglob("*") if path.is_file())

@@ -43,7 +43,9 @@ def test_clear_blobs_are_signal_and_hold_all_records(good: FedTSNE) -> None:
     verdict = good.verdict_
     assert verdict.signal == "yes"
     assert len(verdict.directions or ()) >= 2
-    assert (verdict.share_low or 0) <= 1 <= (verdict.share_high or 0) + 1e-9
+    # Regions that are not clear may hold a few.
+    assert (verdict.share_low or 0) <= 1
+    assert (verdict.share_high or 0) > 0.97
     assert verdict.sentence.startswith("Signal: yes. ")
     assert [sum(each) for each in (verdict.clear, verdict.drawn)] == [
         sum(len(each.landmarks) for each in verdict.regions if each.clear),

@@ -88,7 +88,7 @@ class Frame:
         if not components_seen(matrix, noise):
             seed = self.public.public_seed
             return unseen_subspace(centre, spread, raw, Streams(seed).generator("unseen directions"))
-        return principal_subspace(centre, matrix, noise, self.components, raw, basis)
+        return principal_subspace(centre, matrix, noise, self.components, raw, basis, spread)
 
     def _for(self, features: int) -> PublicParameters:
         return replace(self.public, features=features)

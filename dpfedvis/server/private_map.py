@@ -357,8 +357,8 @@ def landmarks_for(noise: float) -> int:
     """Choose the number of landmarks from public quantities.
 
     Each of k landmarks has a share 1/k of the records. Returns the largest k for which that share is at least
-    `STANDS_OUT` times its noise, and which is at most `FEW`/√noise. More landmarks than that divide the records more
-    finely than their own places are known: on public data half as many gave better maps (reports/end-to-end/budget.md).
+    `STANDS_OUT` times its noise, and which is at most `FEW`/√noise: on public data twice as many gave no better maps
+    (reports/end-to-end/budget.md).
 
     Parameters
     ----------

@@ -14,7 +14,8 @@ from dpfedvis.protocol.subspace import Subspace
 
 # Eigenvalues above this many times the edge of pure noise belong to directions that are mostly signal.
 CLEAR = 1.1
-FEWEST = 10  # directions of a map that sees fewer
+FEWEST = 10  # directions of a map that sees fewer,
+ENOUGH = 0.7  # unless they have so much of the variance
 LEAST_VARIANCE = 1e-60  # keeps grid and kernel finite where nothing was seen
 MOST_UNSEEN = 64  # directions of a map that knows none
 MANY_VALUES = 100  # images of more values are seen by as many low frequencies
@@ -112,7 +113,7 @@ def edge_of(noise: float, features: int) -> float:
 
 
 def principal_subspace(
-    centre: Array, moments: Array, noise: float, most: int, raw: Grid, basis: Array | None = None
+    centre: Array, moments: Array, noise: float, most: int, raw: Grid, basis: Array | None = None, spread: float = 0.0
 ) -> Subspace:
     """Return the leading eigenspace of noisy second moments.
 
@@ -120,8 +121,8 @@ def principal_subspace(
     eigenvalues up to the edge e = 2 √(m/2)·noise (Wigner). A direction of variance λ > e/2 appears with eigenvalue
     λ + e²/(4λ), and the squared cosine between the seen and the true direction is 1 − e²/(4λ²) (Benaych-Georges &
     Nadakuditi 2011). Directions with an eigenvalue above `CLEAR`·e are kept: that squared cosine is then above 0.58.
-    With fewer than `FEWEST` of them the next ones are kept, too, although they are nearly random, and share what is
-    left of the variance: records are then compared by more than what the budget could see of them.
+    With fewer than `FEWEST` of them, and less than `ENOUGH` of the variance, the next ones are kept, too, although they
+    are nearly random, and share what is left: records are then compared by more than what the budget could see.
 
     Parameters
     ----------
@@ -135,16 +136,20 @@ def principal_subspace(
         Of the records.
     basis : array of shape (m', m), optional
         Orthonormal columns in which the moments are given; the subspace is one of the m' values of a record.
+    spread : float
+        Variance of the records as far as known, summed over all features; by default that of the moments.
     """
     values, vectors = np.linalg.eigh(moments)
     values, vectors = values[::-1], vectors[:, ::-1]
     edge = edge_of(noise, len(moments))
     clear = min(checks.count("components", most), int(np.sum(values > CLEAR * edge)))
-    kept = min(max(clear, min(most, FEWEST), 2), len(moments))
     # Noise raises an eigenvalue λ ≥ edge/2 to λ + edge²/(4λ); this inverts it.
     seen = values[:clear]
     variances = (seen + np.sqrt(seen**2 - edge**2)) / 2
-    rest = max(float(values.sum() - variances.sum()), 0.0) / max(len(moments) - clear, 1)
+    total = max(float(values.sum()), spread)
+    fewest = 2 if clear and variances.sum() >= ENOUGH * total else FEWEST
+    kept = min(max(clear, min(most, fewest), 2), len(moments))
+    rest = max(total - float(variances.sum()), 0.0) / max(len(moments) - clear, 1)
     variances = np.concatenate([variances, np.full(kept - clear, rest)])
     axes = vectors[:, :kept] if basis is None else basis @ vectors[:, :kept]
     # Fix the arbitrary signs of eigenvectors, so that equal moments give equal maps.

@@ -46,6 +46,9 @@ standard deviation of one. **Bold**: above *no data* on the same seeds by more t
 difference; *italic*: below it by as much.
 
 ![accuracy against ε](frontier.png)
+
+From code 5145579b57, which kept at least ten directions. Since then it keeps fewer where these few have 0.7 of the
+variance.
 """
 
 

@@ -39,8 +39,7 @@ BASE = 1000  # records of the map that shows what libraries take
 NOTE = """\
 # Time and memory against the number of records
 
-Made by `python reports/scaling/make.py`, code {code} (before a rebase: the commit “Place very many records of a site in
-linear time”). Records of 64 features in twelve curved clusters, drawn by the
+Made by `python reports/scaling/make.py`, code {code}. Records of 64 features in twelve curved clusters, drawn by the
 code; 10 sites, each a process of its own, with secure sums between them; ε = 1, δ = 1e-5, trust *aggregate*, seeded
 noise, nothing else chosen. A site lays out at most {together:,} of its records and places the others among them.
 

@@ -211,9 +211,9 @@ def test_choices_rest_on_the_noise_of_the_ledger(trust, adjacency, federation_of
         seen.update(settings)
         return SecondMoments(**settings)
 
-    def kept(centre, matrix, noise, most, raw, basis):
+    def kept(centre, matrix, noise, most, raw, *further):
         seen["subspace"] = noise
-        return principal_subspace(centre, matrix, noise, most, raw, basis)
+        return principal_subspace(centre, matrix, noise, most, raw, *further)
 
     def chosen(noise):
         seen["landmarks"] = noise

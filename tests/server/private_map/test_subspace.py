@@ -30,12 +30,15 @@ def check_axes(axes):
 def test_directions_above_the_edge_have_what_noise_did_not_add():
     """m = 8 and noise 0.5: noise alone reaches 2·√4·0.5 = 2, and a tenth more is asked for."""
     moments = np.diag([9.0, 2.1, 5.0, 2.3, 0.5, 0.1, 0.0, -1.0])
-    found = principal_subspace(np.zeros(8), moments, 0.5, 12, RAW)
+    few = principal_subspace(np.zeros(8), moments, 0.5, 12, RAW)
+    np.testing.assert_array_equal(np.flatnonzero(np.abs(few.axes).sum(axis=1)), [0, 2, 3], "most of the variance")
+    found = principal_subspace(np.zeros(8), moments, 0.5, 12, RAW, spread=30.0)
     np.testing.assert_array_equal(np.abs(found.axes).argmax(axis=0)[:3], [0, 2, 3])
     clear, others = found.variances[:3], found.variances[3:]
+    np.testing.assert_array_equal(clear, few.variances)
     lifted = clear + 2.0**2 / (4 * clear)
     np.testing.assert_allclose(lifted, [9.0, 5.0, 2.3], rtol=1e-12, err_msg="λ + edge²/(4λ) is what noise makes of λ")
-    np.testing.assert_allclose(others, (18.0 - clear.sum()) / 5, rtol=1e-12, err_msg="the others share what is left")
+    np.testing.assert_allclose(others, (30.0 - clear.sum()) / 5, rtol=1e-12, err_msg="the others share what is left")
     assert principal_subspace(np.zeros(8), moments, 0.5, 2, RAW).axes.shape == (8, 2), "no more than asked for"
 
 

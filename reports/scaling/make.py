@@ -42,6 +42,7 @@ NOTE = """\
 Made by `python reports/scaling/make.py`, code {code}. Records of 64 features in twelve curved clusters, drawn by the
 code; 10 sites, each a process of its own, with secure sums between them; ε = 1, δ = 1e-5, trust *aggregate*, seeded
 noise, nothing else chosen. A site lays out at most {together:,} of its records and places the others among them.
+Neighbours are searched among those that are laid out, exactly: recall 1.
 
 **Time.** Processor seconds of all processes, less those of a map of {base_records:,} records ({base_seconds:.0f} s:
 interpreters, libraries, a small map). Other work on the machine changes them little (*load*: mean over five minutes;

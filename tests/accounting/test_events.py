@@ -38,7 +38,8 @@ SEEDED = SampledGaussianRelease(
     **COMMON, adjacency="add-remove", sensitivity=1.0, sigma=2.0, sampling_rate=0.1, grid=2.0**-40, values=3
 )
 SHARED = GaussianRelease(**COMMON, sensitivity=1.0, sigma=2.0, trust="aggregate", parties=5, threshold=4, colluders=1)
-ALL = {**EXAMPLES, "on a grid": ON_GRID, "sampled, on a grid": SEEDED, "shared": SHARED}
+STRICT = dataclasses.replace(SHARED, own=1.5)  # of a site whose own ε is smaller
+ALL = {**EXAMPLES, "on a grid": ON_GRID, "sampled, on a grid": SEEDED, "shared": SHARED, "strict": STRICT}
 
 
 def gaussian(**changes: object) -> GaussianRelease:
@@ -60,8 +61,10 @@ def test_an_event_survives_json_and_is_one_canonical_line(event: Event) -> None:
     keys = list(json.loads(line))
     assert keys == sorted(keys)
     named = {"kind", *(field.name for field in dataclasses.fields(event))}
-    # What is not shared has the line that it had before there was sharing.
-    assert set(keys) == (named if event is SHARED else named - {"parties", "threshold", "colluders"})
+    # What is not shared has the line that it had before there was sharing; the same of noise of one's own.
+    assert set(keys) == named - {
+        name for name in ("parties", "threshold", "colluders", "own") if getattr(event, name, None) is None
+    }
 
 
 @pytest.mark.parametrize("event", ALL.values(), ids=ALL.keys())

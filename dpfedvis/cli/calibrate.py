@@ -29,6 +29,7 @@ from accounting.rounding import rounded_up
 from accounting.sharing import Sharing
 from dpfedvis.cli.calibrate_map import MAP, map_result, map_table, risk_lines
 from dpfedvis.cli.common import MissingOption, add_command, print_result
+from dpfedvis.errors import DpfedvisError
 from dpfedvis.numerics.progress import hidden
 
 _EXAMPLE = """\
@@ -137,7 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     try:
         result = _result(arguments)
-    except AccountingError:
+    except (AccountingError, DpfedvisError):
         raise
     except (ArithmeticError, ValueError) as error:
         raise CannotAccount(f"these numbers are too large or too small to compute with ({error})") from error

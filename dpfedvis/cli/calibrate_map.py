@@ -80,7 +80,7 @@ def map_table(result: dict[str, Any]) -> str:
     """Return the result as a table."""
     lines = [
         f"private map, landmarks by {result['landmarks_by']}, {result['clients']} clients of {result['records']:g} "
-        f"records with {result['features']} features, trust {result['trust']}, {result['adjacency']}, "
+        f"records each with {result['features']} features, trust {result['trust']}, {result['adjacency']}, "
         f"budget ε = {rounded_up(result['epsilon'])}, δ = {result['delta']:g}",
         "",
         f"  {'release':<18} {'of μ²':>7} {'uploads':>8} {'σ/Δ':>10} {'Δ':>11} {'σ':>11}  (of what the server sees)",
@@ -143,7 +143,7 @@ def _learner(arguments: argparse.Namespace, budget: Budget) -> tuple[Learner, Co
         mechanism=mechanism,
         landmarks=arguments.landmarks,
         rounds=mechanism.sweeps if arguments.rounds is None else arguments.rounds,
-        tau_x=arguments.tau_x,
+        tau_x=math.sqrt(features) if arguments.tau_x is None else arguments.tau_x,  # values from 0 to 1, as in plan
         image=None,
         noise="discrete",
         seed=0,

@@ -61,7 +61,13 @@ def test_the_stages_of_a_map_are_those_that_a_run_releases(trust: str) -> None:
     result = calibrated("--epsilon", "5", *MAP, "--trust", trust)
     X = np.random.default_rng(0).random((450, 12))
     fed = FederatedData.split(X, clients=3, seed=0)
-    estimator = FedTSNE(budget=Budget(5, 1e-5), mechanism=KMeans(trust=trust), release="none", n_jobs=1).fit(fed)  # type: ignore[arg-type]
+    estimator = FedTSNE(
+        budget=Budget(5, 1e-5),
+        mechanism=KMeans(trust=trust),  # type: ignore[arg-type]
+        release="none",
+        n_jobs=1,
+        feddl={"bounds": (0, 1)},
+    ).fit(fed)
     released: dict[str, list[float]] = {}
     for event in estimator.ledger_.events(client=estimator.ledger_.clients[0]):
         assert isinstance(event, GaussianRelease)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from accounting import UnprotectedReleaseError
     from dpfedvis.data import FederatedData
+    from dpfedvis.errors import NoSignalWarning
     from dpfedvis.estimators.clusters import FedSpectralClustering
     from dpfedvis.estimators.feddl import FedDL
     from dpfedvis.estimators.tsne import FedTSNE
@@ -31,6 +32,7 @@ _HOMES = {
     "FedTSNE": "dpfedvis.estimators.tsne",
     "FedUMAP": "dpfedvis.estimators.umap",
     "FederatedData": "dpfedvis.data",
+    "NoSignalWarning": "dpfedvis.errors",
     "UnprotectedReleaseError": "accounting",
 }
 
@@ -42,6 +44,7 @@ __all__ = [
     "FedTSNE",
     "FedUMAP",
     "FederatedData",
+    "NoSignalWarning",
     "UnprotectedReleaseError",
     "__version__",
 ]

@@ -75,6 +75,7 @@ class PrivateMapEstimator(FederatedEstimator):
         records: int | Sequence[int] | None = None,
         sites: int | None = None,
         features: int | None = None,
+        groups: Any = None,
     ) -> Forecast:
         """Say from public numbers alone what a map with these settings can show; nothing is released or spent.
 
@@ -88,6 +89,8 @@ class PrivateMapEstimator(FederatedEstimator):
             Number of sites (10).
         features : int, optional
             Number of features of a record.
+        groups : array-like of shape (n,), optional
+            The site of each row, as in `fit`.
         """
         numbers: list[int] | None = None
         if X is None:
@@ -100,7 +103,7 @@ class PrivateMapEstimator(FederatedEstimator):
             settings = planned.settings()
             if settings.epsilon is not None and settings.delta is None and settings.budget is not None:
                 planned.set_params(budget=replace(settings.budget, delta=delta_for(sum(numbers))), epsilon=None)
-        fed = planned._resolve(X)
+        fed = planned._resolve(X, None, groups)
         if planned.settings_.release != "none" or planned.settings_.budget is None:
             raise InvalidParameter("release", planned.settings_.release, "none, with a budget, for a forecast")
         own = planned.settings_

@@ -150,6 +150,9 @@ class Forecast:
     regions: int | None
     ways: tuple[Way, ...] = ()
 
+    def __str__(self) -> str:
+        return self.sentence
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything, ready for JSON."""
         return asdict(self)

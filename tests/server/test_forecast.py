@@ -52,6 +52,13 @@ def test_numbers_alone_are_as_good_as_data() -> None:
     by_data = FedTSNE(epsilon=2.0).plan(fed)
     assert by_data == FedTSNE(epsilon=2.0).plan(records=122, sites=4, features=6)
     assert by_data == FedTSNE(epsilon=2.0).plan(records=list(fed.records), features=6)
+    assert str(by_data) == by_data.sentence
+
+
+def test_a_plan_takes_what_a_fit_takes() -> None:
+    X, groups = np.random.default_rng(0).random((60, 6)), np.repeat(["a", "b", "c"], 20)
+    tsne = FedTSNE(epsilon=2.0, feddl={"bounds": (0.0, 1.0)})
+    assert tsne.plan(X, groups=groups) == tsne.plan(records=[20, 20, 20], features=6)
 
 
 def test_no_holds_for_the_best_of_all_data() -> None:

@@ -24,7 +24,7 @@ from dpfedvis.site.own_table import OwnTable
 SITES = ("aachen", "bremen", "coburg")
 EPSILON = 2.0
 PATIENCE = 120.0  # nobody dies: on a busy machine a site that lives is slow to answer
-SHORT = 15.0  # where a site dies, which costs the run so long
+SHORT = 10.0  # where a site dies, which costs the run so long
 
 
 class Machines:

@@ -71,7 +71,7 @@ def test_a_site_that_dies_before_it_has_signed_stops_the_run(
 ) -> None:
     start_changed(machines, monkeypatch, "DPFEDVIS_DIES", "Agree before")
     before = machines.events("aachen")
-    with pytest.raises(RunStopped, match=r"^dresden refused: no answer within 15 seconds"):
+    with pytest.raises(RunStopped, match=r"^dresden refused: no answer within 10 seconds"):
         machines.run(tmp_path / "run", patience=SHORT)
     assert machines.events("aachen") == before
     assert not (tmp_path / "run").exists()

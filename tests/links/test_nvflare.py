@@ -325,7 +325,11 @@ def test_a_ledger_put_back_from_a_copy_stops_its_site(machines: Machines, tmp_pa
             machines.run(tmp_path / "second")
     finally:
         shutil.copy(tmp_path / "newer", home / LEDGER)
+        kit = str(machines.kits["bremen"].folder)
+        assert called("site", "clear", kit, "--restored").returncode == 0
     assert machines.events("aachen") == before
+    # Its owner has said that the ledger is the right one.
+    assert machines.run(tmp_path / "third").statement.to_dict()["facts"]["receipts"].endswith("bremen, coburg")
 
 
 def test_the_demo_kills_a_hospital_that_comes_back(tmp_path: Path) -> None:

@@ -324,9 +324,12 @@ def test_a_ledger_put_back_from_a_copy_stops_its_site(machines: Machines, tmp_pa
         with pytest.raises(RunStopped, match=r"bremen.*the ledger of this site is older than what it has released"):
             machines.run(tmp_path / "second")
     finally:
+        machines.kill("bremen")
         shutil.copy(tmp_path / "newer", home / LEDGER)
-        kit = str(machines.kits["bremen"].folder)
-        assert called("site", "clear", kit, "--restored").returncode == 0
+        cleared = called("site", "clear", str(machines.kits["bremen"].folder), "--restored")
+        machines.start("bremen")
+        machines.wait()
+    assert cleared.returncode == 0, cleared.stderr
     assert machines.events("aachen") == before
     # Its owner has said that the ledger is the right one.
     assert machines.run(tmp_path / "third").statement.to_dict()["facts"]["receipts"].endswith("bremen, coburg")

@@ -31,7 +31,7 @@ def ledgers_of_run(run: str) -> list[Path]:
 
 
 def worst(found: Sequence[AllRuns]) -> AllRuns:
-    """Return what all runs cost at most, over the ledgers: the largest ε, and the largest risk, which may be of another.
+    """Return what all runs cost at most, over the ledgers: the largest ε; and the largest risk, perhaps of another.
 
     Sampled releases of one ledger can have the smaller ε at this δ, and the larger risk.
     """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from accounting.plain_text import on_one_line, without_elements, without_markup
 from accounting.rounding import rounded_down, rounded_up
 from accounting.sharing import Sharing
 from accounting.trust_wording import adversary, trusted
@@ -105,21 +106,29 @@ def not_covered(unit: str, *, on_grid: bool) -> list[str]:
 
 def markdown(values: Mapping[str, Any]) -> str:
     """Return statement.md of a statement's dictionary."""
-    return templates().get_template("statement.md").render(values)
+    return templates(without_elements).get_template("statement.md").render(values)
 
 
-def templates() -> Environment:
-    """Return the templates of this package, with filters for numbers that must not look smaller than they are."""
+def templates(finalize: Callable[[Any], Any] = on_one_line) -> Environment:
+    """Return the templates of this package, with filters for numbers that must not look smaller than they are.
+
+    Parameters
+    ----------
+    finalize : callable
+        What is done to each value before it is printed. Names of sites, columns and files come from strangers, and
+        remarks and verdict from a server: none of them may begin a line.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined  # takes longer than a closed form
 
     room = Environment(
         loader=PackageLoader("accounting"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True,
+        keep_trailing_newline=True, finalize=finalize,
     )  # fmt: skip
     room.filters["up"] = lambda value, digits=4: "-" if value is None else rounded_up(float(value), digits)
     room.filters["down"] = rounded_down
     room.filters["span"] = _span
     room.filters["cell"] = lambda value: " ".join(str(value).split()).replace("|", "\\|")
+    room.filters["plain"] = lambda value: without_markup(str(value))
     return room
 
 

@@ -111,14 +111,14 @@ def _sentence(played: Sequence[Membership], limit: Limit, recognised: float | No
     if beyond:
         return _capital(
             f"{head}an attack told records of the run from others better than the guarantee allows (from "
-            f"{beyond[0].game.name}, AUC {beyond[0].auc.value:.3f}, at most {beyond[0].limit.auc():.3f}): do not "
-            "publish before this is understood."
+            f"{beyond[0].game.name}, AUC {beyond[0].auc.value:.3f}, at most {rounded_up(beyond[0].limit.auc(), 3)}): "
+            "do not publish before this is understood."
         )
     better = "no better than by blind guessing" if best.auc.low <= 0.5 else "better than by blind guessing"
     tail = f"; of whoever knows all other records, {allowed}" if allowed else ""
     return _capital(
         f"{none}, and who took part was told {better} (best AUC {best.auc.value:.2f}, blind guessing 0.5, allowed "
-        f"{best.limit.auc():.2f}){tail}."
+        f"{rounded_up(best.limit.auc(), 2)}){tail}."
     )
 
 

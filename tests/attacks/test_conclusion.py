@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from accounting import gaussian_mu
+from accounting.rounding import rounded_up
 from attacks.membership.conclusion import conclusion
 from attacks.membership.rates import Game, membership
 from attacks.membership.report import ANCHORS, SUMS, attack
@@ -89,7 +90,7 @@ def test_sums_and_anchors_are_tried_and_stay_within_what_is_allowed(private: Pat
         assert by_name[game.name].limit.mu == pytest.approx(gaussian_mu(4.0, 1e-5), rel=1e-6)
     found = conclusion(recording, report.games, {}, 1e-5)
     assert found is not None
-    assert f"allowed {by_name[SUMS.name].limit.auc():.2f}" in found.sentence
+    assert f"allowed {rounded_up(by_name[SUMS.name].limit.auc(), 2)}" in found.sentence
     assert "In this simulation" in found.sentence
     assert "at most 67.9 of 100 guesses are right" in found.sentence
 

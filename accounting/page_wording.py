@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from accounting.statement import Statement
 
 # Facts that the first page says in its own words.
-SAID = ("columns", "data", "heads", "started", "verdict")
+SAID = ("columns", "data", "heads", "started", "unsigned", "verdict")
 _MOST_COLUMNS = 40  # named on one page
 # Earlier runs may have trusted others, or allowed other sites to collude: this statement does not know them.
 _EVERY_RUN = "only those against whom every one of these runs holds"

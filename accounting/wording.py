@@ -72,7 +72,7 @@ def words(statement: Statement) -> dict[str, Any]:
         ε of all runs on the same records.
     features, dealt
         Which public features the records were mapped by, and who made the clients where one table was dealt to them.
-    ranges, large_delta, unbounded, more_runs, changed
+    ranges, large_delta, unbounded, more_runs, changed, unsigned
         Warnings.
     """
     return {
@@ -96,6 +96,7 @@ def words(statement: Statement) -> dict[str, Any]:
         "unbounded": _unbounded(statement),
         "more_runs": _more_runs(statement),
         "changed": _changed(statement),
+        "unsigned": _unsigned(statement),
     }
 
 
@@ -368,6 +369,14 @@ def _unbounded(statement: Statement) -> str | None:
 def _changed(statement: Statement) -> str | None:
     changed = statement.all_runs is not None and statement.all_runs.changed
     return "the file has changed between runs; taken to be the same records" if changed else None
+
+
+def _unsigned(statement: Statement) -> str | None:
+    names = statement.facts.get("unsigned")
+    if not names:
+        return None
+    whose = "its own ledger" if len(names) == 1 else "their own ledgers"
+    return f"no signed receipt of {', '.join(names)}: {whose} may have more than is stated here"
 
 
 def _more_runs(statement: Statement) -> str | None:

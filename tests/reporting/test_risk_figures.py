@@ -98,3 +98,9 @@ def test_no_name_forges_a_line_of_the_answers() -> None:
         found = state(ledger_of(gaussian("a", what=name)), facts=facts)
         pages.append(nist_page(told(found), None, html=False))
     assert len(pages[0].splitlines()) == len(pages[1].splitlines())
+
+
+def test_the_page_says_who_has_not_signed() -> None:
+    for unsigned in ({}, {"unsigned": ["b"]}):
+        page = statement_page(told(state(ledger_of(gaussian("a"), gaussian("b")), facts=dict(unsigned))), None)
+        assert ("No signed receipt: b." in page) == bool(unsigned)

@@ -121,7 +121,7 @@ def of_guesses(right: Rate, games: int, excess: float) -> str:
     """
     found = (
         f"{right.found:.1%} of {games} guesses were right, which puts the true share between {right.low:.1%} and "
-        f"{right.high:.1%} (95 %); the guarantee allows {right.allowed:.1%} on average"
+        f"{right.high:.1%} (95 %); the guarantee allows {rounded_up(100 * right.allowed, 3)}% on average"
     )
     if excess < LEAK:
         return (

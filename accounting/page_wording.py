@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from accounting.statement import Statement
 
 # Facts that the first page says in its own words.
-SAID = ("columns", "data", "heads", "started", "verdict")
+SAID = ("columns", "data", "heads", "started", "unsigned", "verdict")
 _MOST_COLUMNS = 40  # named on one page
+# Earlier runs may have trusted others, or allowed other sites to collude: this statement does not know them.
+_EVERY_RUN = "only those against whom every one of these runs holds"
 
 
 def page_words(statement: Statement) -> dict[str, Any]:
@@ -89,6 +91,8 @@ def _whom(line: RiskLine, statement: Statement) -> dict[str, str]:
         "all runs": f"{unit}, all {line.number} runs on these records together",
     }
     against = {"server alone": "the server alone", "another client": "another client"}
+    if "runs" not in statement.facts:  # a statement of several runs knows the trust of each
+        against["all runs"] = _EVERY_RUN
     return {"of": of.get(line.key, unit), "against": against.get(line.key, claim)}
 
 

@@ -279,6 +279,22 @@ class Risk:
             curve=tuple(map(most, CURVE)),
         )
 
+    @classmethod
+    def largest(cls, risks: Sequence[Risk]) -> Risk:
+        """Return the largest of risks that hold for different records, at each rate; without μ if one has none.
+
+        Which is the largest may depend on the rate: trade-off curves can cross.
+        """
+        if not risks:
+            raise InvalidParameter("risks", risks, "at least one")
+        known = [each.mu for each in risks if each.mu is not None]
+        return cls(
+            mu=max(known) if len(known) == len(risks) else None,
+            advantage=max(each.advantage for each in risks),
+            true_positives=_largest([each.true_positives for each in risks]),
+            curve=_largest([each.curve for each in risks]),
+        )
+
     @property
     def right_guesses(self) -> float:
         """How many of 100 guesses are right at most, with even odds."""
@@ -299,6 +315,13 @@ class Risk:
         mu = None if values["mu"] is None else float(values["mu"])
         rates = tuple((float(fpr), float(tpr)) for fpr, tpr in values["true_positive_rates"])
         return cls(mu, float(values["advantage"]), rates)
+
+
+def _largest(curves: Sequence[tuple[tuple[float, float], ...]]) -> tuple[tuple[float, float], ...]:
+    """Return the largest true positive rate at each false positive rate that all curves have."""
+    read = [dict(each) for each in curves]
+    common = [alpha for alpha in read[0] if all(alpha in each for each in read)]
+    return tuple((alpha, max(each[alpha] for each in read)) for alpha in common)
 
 
 def _mu(mu: float) -> float:

@@ -153,7 +153,9 @@ class Statement:
     def warnings(self) -> tuple[str, ...]:
         """What makes ε or δ mean less than it seems to."""
         return tuple(
-            self.words[key] for key in ("ranges", "large_delta", "unbounded", "more_runs", "changed") if self.words[key]
+            self.words[key]
+            for key in ("ranges", "large_delta", "unbounded", "more_runs", "changed", "unsigned")
+            if self.words[key]
         )
 
     @property

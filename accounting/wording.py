@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from accounting.plain_text import on_one_line, without_elements, without_markup
 from accounting.rounding import rounded_down, rounded_up
 from accounting.sharing import Sharing
 from accounting.trust_wording import adversary, trusted
@@ -71,7 +72,7 @@ def words(statement: Statement) -> dict[str, Any]:
         ε of all runs on the same records.
     features, dealt
         Which public features the records were mapped by, and who made the clients where one table was dealt to them.
-    ranges, large_delta, unbounded, more_runs, changed
+    ranges, large_delta, unbounded, more_runs, changed, unsigned
         Warnings.
     """
     return {
@@ -95,6 +96,7 @@ def words(statement: Statement) -> dict[str, Any]:
         "unbounded": _unbounded(statement),
         "more_runs": _more_runs(statement),
         "changed": _changed(statement),
+        "unsigned": _unsigned(statement),
     }
 
 
@@ -105,21 +107,29 @@ def not_covered(unit: str, *, on_grid: bool) -> list[str]:
 
 def markdown(values: Mapping[str, Any]) -> str:
     """Return statement.md of a statement's dictionary."""
-    return templates().get_template("statement.md").render(values)
+    return templates(without_elements).get_template("statement.md").render(values)
 
 
-def templates() -> Environment:
-    """Return the templates of this package, with filters for numbers that must not look smaller than they are."""
+def templates(finalize: Callable[[Any], Any] = on_one_line) -> Environment:
+    """Return the templates of this package, with filters for numbers that must not look smaller than they are.
+
+    Parameters
+    ----------
+    finalize : callable
+        What is done to each value before it is printed. Names of sites, columns and files come from strangers, and
+        remarks and verdict from a server: none of them may begin a line.
+    """
     from jinja2 import Environment, PackageLoader, StrictUndefined  # takes longer than a closed form
 
     room = Environment(
         loader=PackageLoader("accounting"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True,
+        keep_trailing_newline=True, finalize=finalize,
     )  # fmt: skip
     room.filters["up"] = lambda value, digits=4: "-" if value is None else rounded_up(float(value), digits)
     room.filters["down"] = rounded_down
     room.filters["span"] = _span
     room.filters["cell"] = lambda value: " ".join(str(value).split()).replace("|", "\\|")
+    room.filters["plain"] = lambda value: without_markup(str(value))
     return room
 
 
@@ -359,6 +369,14 @@ def _unbounded(statement: Statement) -> str | None:
 def _changed(statement: Statement) -> str | None:
     changed = statement.all_runs is not None and statement.all_runs.changed
     return "the file has changed between runs; taken to be the same records" if changed else None
+
+
+def _unsigned(statement: Statement) -> str | None:
+    names = statement.facts.get("unsigned")
+    if not names:
+        return None
+    whose = "its own ledger" if len(names) == 1 else "their own ledgers"
+    return f"no signed receipt of {', '.join(names)}: {whose} may have more than is stated here"
 
 
 def _more_runs(statement: Statement) -> str | None:

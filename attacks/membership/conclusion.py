@@ -9,6 +9,7 @@ from typing import Any
 
 from accounting.risk import right_guesses
 from accounting.rounding import rounded_up
+from accounting.statement import AllRuns
 from attacks.membership.rates import Membership
 from attacks.shared.statistics import Limit
 from dpfedvis.runs.upload_reader import Recording
@@ -56,6 +57,7 @@ def conclusion(
     delta: float,
     *,
     recognised: float | None = None,
+    all_runs: AllRuns | None = None,
 ) -> Conclusion | None:
     """Return what the attacks come to; None where the run has no end-to-end guarantee.
 
@@ -68,11 +70,14 @@ def conclusion(
         Attack → why it could not be tried.
     delta : float
     recognised : float, optional
-        Share of records that were recognised in what came back from rows or gradients, where that was tried.
+        Share of records that were recognised in what came back from rows, where that was tried.
+    all_runs : AllRuns, optional
+        What the ledger of these records knows of all runs on them: an adversary sees them all.
     """
     with recording.ledger() as ledger:
         limit = Limit.of_ledger(ledger, delta, rows=True)
-        simulated = any(event.noise == "seeded" for event in ledger.events())
+        events = list(ledger.events())
+    simulated = any(event.noise == "seeded" for event in events)
     if not math.isfinite(limit.epsilon):
         return None
     played = [each for each in games if _CONTROL not in each.game.name]
@@ -84,7 +89,9 @@ def conclusion(
             tried += [(f"{could} By {each.game.name}.", _rates(each)) for each in played]
         else:
             tried.append((could, "tried; see its page"))
-    return Conclusion(tuple(tried), _sentence(played, limit, recognised, simulated=simulated))
+    twice = any(event.adjacency == "add-remove" for event in events)
+    bound = _bound(limit, all_runs, twice=twice)
+    return Conclusion(tuple(tried), _sentence(played, skipped, bound, recognised, simulated=simulated))
 
 
 def _rates(each: Membership) -> str:
@@ -98,27 +105,53 @@ def _rates(each: Membership) -> str:
     return "; ".join([f"{found}{rounded_up(each.limit.auc(), 3)}", *rates])
 
 
-def _sentence(played: Sequence[Membership], limit: Limit, recognised: float | None, *, simulated: bool) -> str:
+def _bound(limit: Limit, all_runs: AllRuns | None, *, twice: bool) -> str:
+    """Say how many guesses are right at most; `twice` says that replacing a record is two steps between neighbours."""
+    right, seen = 100 * limit.accuracy(), ""
+    if all_runs is not None and all_runs.runs > 1 and (risk := all_runs.risk) is not None:
+        together = risk.right_guesses
+        if twice:
+            together = 100.0 if risk.mu is None else right_guesses(2 * risk.mu)
+        right, seen = max(right, together), f" by whoever sees all {all_runs.runs} runs on these records"
+    return f"at most {rounded_up(right, 3)} of 100 guesses are right{seen}"
+
+
+def _sentence(
+    played: Sequence[Membership],
+    skipped: Mapping[str, str],
+    bound: str,
+    recognised: float | None,
+    *,
+    simulated: bool,
+) -> str:
     head = "In this simulation, with noise as a real run has it, " if simulated else ""
-    allowed = "" if limit.mu is None else f"at most {rounded_up(right_guesses(limit.mu), 3)} of 100 guesses are right"
-    back = "no record came back" if recognised is None else f"{recognised:.1%} of the records were recognised in rows"
-    none = f"{head}{back}"
+    tried = [name for name in _COULD if name not in skipped and name != "membership"]
+    if not tried and not played:
+        reasons = "; ".join(dict.fromkeys(each.rstrip(".") for each in skipped.values()))
+        why = f": {reasons}" if reasons else ""
+        return _capital(f"{head}no attack could be tried on this run{why}; what holds is the bound alone: {bound}.")
+    if recognised is not None:
+        back = f"{recognised:.1%} of the records were recognised in rows"
+    else:
+        back = f"{' and '.join(tried)} {'were' if len(tried) > 1 else 'was'} tried (see the pages)" if tried else ""
     if not played:
-        tail = f"; whatever is tried, {allowed}" if allowed else ""
-        return _capital(f"{none}, and nothing that left could be used to tell who took part{tail}.")
+        why = f" ({skipped['membership']})" if "membership" in skipped else ""
+        return _capital(
+            f"{head}{back}; who took part could not be tried{why}, and what holds of it is the bound alone: {bound}."
+        )
     best = max(played, key=lambda each: each.auc.value)
     beyond = [each for each in played if each.auc.low > each.limit.auc()]
     if beyond:
         return _capital(
             f"{head}an attack told records of the run from others better than the guarantee allows (from "
-            f"{beyond[0].game.name}, AUC {beyond[0].auc.value:.3f}, at most {beyond[0].limit.auc():.3f}): do not "
-            "publish before this is understood."
+            f"{beyond[0].game.name}, AUC {beyond[0].auc.value:.3f}, at most {rounded_up(beyond[0].limit.auc(), 3)}): "
+            "do not publish before this is understood."
         )
     better = "no better than by blind guessing" if best.auc.low <= 0.5 else "better than by blind guessing"
-    tail = f"; of whoever knows all other records, {allowed}" if allowed else ""
+    found = f"{back}, and " if back else ""
     return _capital(
-        f"{none}, and who took part was told {better} (best AUC {best.auc.value:.2f}, blind guessing 0.5, allowed "
-        f"{best.limit.auc():.2f}){tail}."
+        f"{head}{found}who took part was told {better} (best AUC {best.auc.value:.2f}, blind guessing 0.5, allowed "
+        f"{rounded_up(best.limit.auc(), 2)}); of whoever knows all other records, {bound}."
     )
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtr, ndtri
 
+from accounting.rounding import rounded_up
 from attacks.shared.gradients import Float64
 from attacks.shared.statistics import Interval, Limit, as_scores, auc, conformal_threshold, exceeds, rate
 
@@ -132,12 +133,12 @@ class Membership:
             "",
             "| | found (95 %) | most that the guarantee allows |",
             "|---|---|---|",
-            f"| AUC | {self.auc} | {self.limit.auc():.4g} |",
+            f"| AUC | {self.auc} | {rounded_up(self.limit.auc())} |",
         ]
         for point in self.points:
             found = "too few records out to set a threshold" if point.tpr is None else str(point.tpr)
             counted = "" if point.fpr is None else f" (counted {point.fpr})"
-            lines.append(f"| TPR at FPR {point.target:.1%}{counted} | {found} | {point.allowed:.4g} |")
+            lines.append(f"| TPR at FPR {point.target:.1%}{counted} | {found} | {rounded_up(point.allowed)} |")
         if not game.independent:
             lines += ["", "Records of one client share its noise: the intervals are over records, given this run."]
         return "\n".join(lines) + "\n"

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import GaussianRelease, Ledger, PostProcessing
+from accounting.rounding import rounded_up
 from attacks.reconstruction.rows import (
     Bounds,
     Float64,
@@ -118,7 +119,7 @@ class Reconstruction:
             f"| recognised: the nearest true record is the right one | {scores.recognised:.2%} |",
             f"| the same by guessing | {scores.chance:.2%} |",
             f"| told apart from another record of the run, by likelihood | {self.pair_accuracy:.2%} |",
-            f"| most that μ allows for the worst pair, Φ(μ/2) | {self.allowed:.2%} |",
+            f"| most that μ allows for the worst pair, Φ(μ/2) | {rounded_up(100 * self.allowed)}% |",
         ]
         return "\n".join(lines) + "\n"
 

@@ -111,12 +111,15 @@ def _ended(recording: Recording, results: Mapping[str, Result], report: Mapping[
     """Return what all attacks come to, on a run with an end-to-end guarantee."""
     from attacks.membership.conclusion import conclusion
     from attacks.membership.report import DELTA, MembershipReport
+    from dpfedvis.runs.statement_file import NUMBERS, current_statement
 
     played = results.get("membership")
     games = played.games if isinstance(played, MembershipReport) else ()
     skipped = {name: each["skipped"] for name, each in report.items() if "skipped" in each}
     rows = report.get("reconstruction", {})
-    return conclusion(recording, games, skipped, DELTA, recognised=rows.get("recognised"))
+    finished = (recording.folder / NUMBERS).exists()
+    all_runs = current_statement(recording.folder).all_runs if finished else None
+    return conclusion(recording, games, skipped, DELTA, recognised=rows.get("recognised"), all_runs=all_runs)
 
 
 def truth_of(folder: Path) -> Truth:

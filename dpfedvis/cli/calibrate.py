@@ -297,7 +297,7 @@ def _table(result: dict[str, Any]) -> str:
         "  noise multiplier σ/Δ".ljust(24) + f"{result['noise_multiplier']:.6g}",
     ]
     if result["mu"] is not None:
-        lines.append("  μ".ljust(24) + f"{result['mu']:.6g}")
+        lines.append("  μ".ljust(24) + rounded_up(result["mu"], 6))
     lines += risk_lines(result["risk"])
     if (shared := result["sharing"]) is not None:
         lines += [
@@ -312,7 +312,7 @@ def _table(result: dict[str, Any]) -> str:
     for name, opinion in result["accountants"].items():
         epsilon, sigma = opinion["epsilon"], opinion["sigma"]
         note = opinion.get("reason") or ("" if opinion["is_bound"] else "approximation, not a bound")
-        shown_epsilon = "-" if epsilon is None else f"{epsilon:.6g}"
+        shown_epsilon = "-" if epsilon is None else rounded_up(epsilon, 6)
         shown_sigma = "-" if sigma is None else f"{sigma:.6g}"
         lines.append(f"  {name:<12} {shown_epsilon:>12} {shown_sigma:>14}   {note}".rstrip())
     return "\n".join(lines)

@@ -92,7 +92,7 @@ def map_table(result: dict[str, Any]) -> str:
             f"  {stage['what']:<18} {100 * stage['share']:>6.1f}% {stage['count']:>8} "
             f"{stage['noise_multiplier']:>10.4g} {numbers[0]:>11} {numbers[1]:>11}"
         )
-    lines += ["", "  μ".ljust(24) + f"{result['mu']:.6g}", *risk_lines(result["risk"])]
+    lines += ["", "  μ".ljust(24) + rounded_up(result["mu"], 6), *risk_lines(result["risk"])]
     if (shared := result["sharing"]) is not None:
         lines.append(
             f"  at least t = {shared['threshold']} in a sum, c = {shared['colluders']} may collude: a sum of all has "
@@ -100,7 +100,7 @@ def map_table(result: dict[str, Any]) -> str:
         )
     lines += ["", f"  {'accountant':<12} {'ε of this σ':>12}", "  " + "-" * 26]
     for name, opinion in result["accountants"].items():
-        shown = "-" if opinion["epsilon"] is None else f"{opinion['epsilon']:.6g}"
+        shown = "-" if opinion["epsilon"] is None else rounded_up(opinion["epsilon"], 6)
         note = opinion["reason"] or ("" if opinion["is_bound"] else "approximation, not a bound")
         lines.append(f"  {name:<12} {shown:>12}   {note}".rstrip())
     return "\n".join(lines)

@@ -406,7 +406,7 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             "clients": len(self._clients),
             "ledger": "the server's mirror of the sites' ledgers",
             **self._data_facts,
-            **({"receipts": self._signed_by()} if self._between_machines else {}),
+            **(self._signed_by() if self._between_machines else {}),
             **({"heads": self._heads} if self._heads else {}),
             "landmarks": len(self.landmarks_),
             "rounds": len(result.trace),
@@ -415,12 +415,11 @@ class FederatedEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn h
             "verdict": {**self.verdict_.summary(), "words": self.verdict_.sentence},
         }
 
-    def _signed_by(self) -> str:
+    def _signed_by(self) -> dict[str, Any]:
         """Which real sites have signed for all events that are stated of them, and which have not."""
         others = [name for name in self._clients if name not in self._receipts]
         signed = f"signed by sites {', '.join(self._receipts)}" if self._receipts else "signed by no site"
-        missing = f"; not by {', '.join(others)}, whose own ledger may have more than is stated here"
-        return signed + (missing if others else "")
+        return {"receipts": signed, **({"unsigned": others} if others else {})}
 
     def _by_client(self, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """Return the part of each client, by name, of values in the order of the result."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-# Control characters move a cursor or hide a line; marks of direction turn the text that follows them.
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+from accounting.plain_text import HIDDEN
+
 _MARKUP = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)")
 _CODE = re.compile(r"(```.*?```|`[^`\n]*`)", re.DOTALL)
 _ELEMENT = re.compile(r"(?<!\\)<(?=[A-Za-z/!?])")
@@ -18,7 +18,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\n", "'")
 
 def visible(text: str) -> str:
     r"""Return text with control characters and marks of direction written out, such as ``\u202e``; lines stay."""
-    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def in_markdown(text: str) -> str:

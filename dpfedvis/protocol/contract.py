@@ -61,8 +61,8 @@ class Member:
         checks.text("name of a site", self.name)
         checks.positive(f"denominator of {self.name}", self.denominator)
         checks.between(f"weight of {self.name}", self.weight, LEAST_WEIGHT, 1.0)
-        if self.epsilon is not None:
-            checks.positive(f"epsilon of {self.name}", self.epsilon)
+        if self.epsilon is not None:  # a float: 1 and 1.0 mean the same, and have different bytes
+            object.__setattr__(self, "epsilon", checks.positive(f"epsilon of {self.name}", self.epsilon))
 
 
 @dataclass(frozen=True, kw_only=True)

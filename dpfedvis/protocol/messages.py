@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from types import NoneType
 from typing import Any, cast
 
-from accounting import Event
+from accounting import Event, checks
 from accounting.errors import InvalidParameter
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -256,6 +256,11 @@ class Description(Typed):
     labels: bool = False
     preparation: str = ""
     epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epsilon is not None:
+            object.__setattr__(self, "epsilon", checks.positive(f"epsilon of {self.site}", self.epsilon))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from accounting import DiscreteNoise, GaussianRelease, NoiseSource, SeededNoise
+from accounting import DiscreteNoise, GaussianRelease, NoiseSource, SeededNoise, checks
 from accounting.noise import parameter
+from accounting.sampler import check_parameter
 from dpfedvis.numerics.exact import Floats, Integers
 
 NOISE_SOURCES = ("seeded", "discrete")
@@ -29,12 +30,22 @@ def add_noise(
     relative : array of the shape of `values`, optional
         Noise of each value relative to the largest.
     """
-    assert event.grid is not None
-    least = 1.0 if relative is None else float(relative.min())
-    cells = parameter(common_sigma(event), event.grid, parties=parties, least=least)
-    if event.own is not None:
-        cells = math.hypot(cells, event.own / event.grid)
+    cells = noise_cells(event, parties, relative)
     return source.add_integers(values, cells if relative is None else cells * relative)
+
+
+def noise_cells(event: GaussianRelease, parties: int = 1, relative: Floats | None = None) -> float:
+    """Return the noise parameter of what one party draws, in cells; raise if the sampler has no room for it.
+
+    Parameters
+    ----------
+    event, parties, relative
+        As in `add_noise`.
+    """
+    grid = checks.positive("grid", event.grid or 0.0)
+    least = 1.0 if relative is None else float(relative.min())
+    cells = parameter(common_sigma(event), grid, parties=parties, least=least)
+    return cells if event.own is None else check_parameter(math.hypot(cells, event.own / grid))
 
 
 def common_sigma(event: GaussianRelease) -> float:

@@ -23,6 +23,7 @@ HOME = "records"  # the release of input perturbation
 MEAN_CELLS = 2.0**12  # of a cell of a sum, in a mean over a client's records
 MOST_NOISE = 2.0**46  # cells: the sampler has room for 2⁴⁹
 LEAST_OWN = 1e-6  # of the common noise: by less a site's own ε is not missed, as calibration leaves that much room
+MOST_OWN = 1e6  # times the common noise: digits of the common noise would be lost in what an event states
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,10 @@ class SitePlan:
         own = self._own_noise(cell)
         if own <= LEAST_OWN * event.sigma:
             return replace(event, **asdict(self.sharing))
+        if own > MOST_OWN * event.sigma:
+            raise InvalidParameter(
+                f"noise of {self.name}, for its own ε", own, f"at most {MOST_OWN:g} times the common {event.sigma:g}"
+            )
         return replace(event, **asdict(self.sharing), sigma=math.hypot(event.sigma, own), own=own)
 
     def _own_noise(self, cell: float) -> float:

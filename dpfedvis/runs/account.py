@@ -10,6 +10,7 @@ from typing import Any
 
 from accounting import Ledger, checks
 from accounting.errors import InvalidParameter
+from accounting.risk import Risk
 from accounting.statement import AllRuns
 from dpfedvis.data import Dataset, FederatedData
 from dpfedvis.data.own_files import file_sha256
@@ -30,9 +31,14 @@ def ledgers_of_run(run: str) -> list[Path]:
 
 
 def worst(found: Sequence[AllRuns]) -> AllRuns:
-    """Return what all runs cost the records of that ledger which has the largest ε."""
+    """Return what all runs cost at most, over the ledgers: the largest ε; and the largest risk, perhaps of another.
+
+    Sampled releases of one ledger can have the smaller ε at this δ, and the larger risk.
+    """
     most = max(found, key=lambda each: (each.epsilon, each.runs))
-    return replace(most, changed=any(each.changed for each in found))
+    risks = [each.risk for each in found if each.risk is not None]
+    whole = len(risks) == len(found)
+    return replace(most, changed=any(each.changed for each in found), risk=Risk.largest(risks) if whole else None)
 
 
 def _deal(config: RunConfig, dataset: Dataset) -> str:

@@ -36,9 +36,12 @@ def current_statement(folder: Path) -> Statement:
     for path in [] if run is None else ledgers_of_run(run):
         with SiteLedger.read(path) as own:
             totals.append(own.all_runs(found.delta))
-    if not totals or found.all_runs is None or worst(totals).epsilon < found.all_runs.epsilon:
-        return found  # a ledger of its records is not here: what was known when it ended is more
-    return replace(found, all_runs=replace(worst(totals), current=True))
+    known = found.all_runs
+    if not totals or known is None:
+        return found
+    now = worst(totals)
+    # Where ε is less than it was when the run ended, a ledger of its records is not here.
+    return replace(found, all_runs=worst([replace(now, current=now.epsilon >= known.epsilon), known]))
 
 
 def statement_of(folder: Path) -> Statement:

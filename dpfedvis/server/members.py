@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -44,8 +43,10 @@ class Members:
             if each.preparation != found[0].preparation:
                 raise SiteFailed(f"{each.site} has prepared its records by another schema or other features")
         # Only what is smaller than the budget changes the noise, and so the contract.
-        limits = [None if budget is None or (each.epsilon or math.inf) >= budget.epsilon else each.epsilon
-                  for each in found]  # fmt: skip
+        limits = [
+            None if budget is None or each.epsilon is None or each.epsilon >= budget.epsilon else each.epsilon
+            for each in found
+        ]
         return cls(tuple(replace(each, epsilon=limit) for each, limit in zip(found, limits, strict=True)))
 
     @property

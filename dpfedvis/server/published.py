@@ -83,7 +83,11 @@ class Published:
                 ledger.record(*events)
             feddl["trace"] = tuple(from_array(feddl["trace"]))
             feddl["failures"] = tuple(Failure(*each) for each in feddl["failures"])
-            return cls(FedDLResult(**feddl, ledger=ledger), **own)
+            found = cls(FedDLResult(**feddl, ledger=ledger), **own)
+            # Regions name landmarks by number: those that were published.
+            if (verdict := found.verdict) is not None and len(verdict.drawn) not in (0, len(found.landmarks)):
+                raise ValueError("the verdict is on another number of landmarks")
+            return found
         except (TypeError, KeyError, ValueError, AttributeError, IndexError, AccountingError) as error:
             raise wire.Malformed("these bytes are not what a program has left") from error
 

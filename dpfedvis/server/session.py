@@ -12,7 +12,6 @@ import numpy as np
 
 from accounting import Event, GaussianRelease, checks
 from accounting.errors import InvalidParameter
-from accounting.noise import parameter
 from dpfedvis.errors import DpfedvisError
 from dpfedvis.mechanisms import Mechanism
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -41,7 +40,7 @@ from dpfedvis.protocol.messages import (
     ShowEvents,
     Signed,
 )  # fmt: skip
-from dpfedvis.protocol.noise import add_noise, noise_source, variance_alone
+from dpfedvis.protocol.noise import add_noise, noise_cells, noise_source, variance_alone
 from dpfedvis.protocol.noise_plan import RunPlan
 from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.protocol.signatures import verify
@@ -241,13 +240,7 @@ class Session:
         grid = mechanism.grid(public, np.zeros((1, public.features)))
         relative = mechanism.relative_noise(public)
         for plan in self.contract.site_plans(mechanism, public):
-            event = plan.event(mechanism.cell(public, grid))
-            parameter(
-                event.sigma,
-                checks.positive("grid", event.grid or 0.0),
-                parties=plan.shares,
-                least=1.0 if relative is None else float(relative.min()),
-            )
+            noise_cells(plan.event(mechanism.cell(public, grid)), plan.shares, relative)
 
     def planned_variance(self, mechanism: Mechanism, public: PublicParameters) -> float:
         """Variance of the noise in each value of the average of all sites; 0 if uploads have no noise.

@@ -39,6 +39,7 @@ SOME = 0.4  # of all landmarks in clear regions make one that is signal in part 
 SOME_REGIONS = 6
 OFFSET = 1.5  # times its expectation, the squared length of the centre's noise hardly ever reaches
 WIDE = 2.5  # standard deviations: 95 % where the scatter is known from six rounds
+_OPTIONAL = ("edge", "share", "share_low", "share_high", "spread", "comes_back")
 LEAST_DRAWN = 4  # landmarks: fewer are no map, and all are drawn
 
 
@@ -67,6 +68,12 @@ class Region:
     clear: bool
     weak: bool
     place_noise: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("share", "noise", "place_noise"):
+            _number(f"{name} of a region", getattr(self, name), optional=name == "place_noise")
+        for name in ("clear", "weak"):
+            _flag(f"{name} of a region", getattr(self, name))
 
 
 class Origins(NamedTuple):
@@ -126,6 +133,27 @@ class Verdict:
     def __post_init__(self) -> None:
         if self.signal not in SIGNALS:
             raise InvalidParameter("signal", self.signal, " or ".join(SIGNALS))
+        if not isinstance(self.sentence, str):
+            raise InvalidParameter("sentence of a verdict", self.sentence, "text")
+        for name in _OPTIONAL:
+            _number(f"{name} of a verdict", getattr(self, name), optional=True)
+        for name in ("centre_noise", "frame"):
+            _number(f"{name} of a verdict", getattr(self, name))
+        for each in _items("directions of a verdict", self.directions or ()):
+            _number("a direction of a verdict", each)
+        for each in _items("drawn landmarks of a verdict", self.drawn):
+            _flag("whether a landmark is drawn", each)
+        for region in _items("regions of a verdict", self.regions):
+            if not isinstance(region, Region):
+                raise InvalidParameter("a region of a verdict", region, "a region")
+            self._check_landmarks("landmark of a region", region.landmarks)
+        self._check_landmarks("landmark of an anchor", self.anchors)
+
+    def _check_landmarks(self, name: str, numbers: object) -> None:
+        """Raise unless these are numbers of landmarks: a negative one would count from the end."""
+        for each in _items(name, numbers):
+            if isinstance(each, bool) or not isinstance(each, int) or not 0 <= each < len(self.drawn):
+                raise InvalidParameter(name, each, f"a number from 0 to {len(self.drawn) - 1}")
 
     @property
     def clear(self) -> tuple[bool, ...]:
@@ -163,12 +191,33 @@ class Verdict:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Inverse of `to_dict`."""
-        own: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
-        }
-        own["regions"] = tuple(Region(**{**each, "landmarks": tuple(each["landmarks"])}) for each in own["regions"])
-        return cls(**own)
+        """Inverse of `to_dict`; raise `InvalidParameter` for what is no verdict."""
+        try:
+            own: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
+            }
+            own["regions"] = tuple(Region(**{**each, "landmarks": tuple(each["landmarks"])}) for each in own["regions"])
+            return cls(**own)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise InvalidParameter("verdict", type(values).__name__, f"the fields of one ({error})") from None
+
+
+def _number(name: str, value: object, *, optional: bool = False) -> None:
+    if optional and value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise InvalidParameter(name, value, "a number")
+
+
+def _flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidParameter(name, value, "true or false")
+
+
+def _items(name: str, values: object) -> tuple[Any, ...]:
+    if not isinstance(values, tuple):
+        raise InvalidParameter(name, values, "a list")
+    return values
 
 
 def verdict_of(learned: Learned) -> Verdict:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from accounting import Event, GaussianRelease, PostProcessing, Unprotected, checks
 from accounting.budget import Adjacency, Unit
 from accounting.errors import InvalidParameter
-from accounting.noise import parameter
 from dpfedvis.mechanisms import Mechanism, PreparedRecords
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.mechanisms.public_parameters import PublicParameters
@@ -25,7 +24,7 @@ from dpfedvis.numerics.projections import SpectralBall
 from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol.contract import Contract
 from dpfedvis.protocol.messages import MALFORMED, NOT_PLANNED, Perturb, Send, SendRows
-from dpfedvis.protocol.noise import add_noise, noise_source
+from dpfedvis.protocol.noise import add_noise, noise_cells, noise_source
 from dpfedvis.protocol.noise_plan import MEAN_CELLS, SitePlan, drawn_by, row_event
 from dpfedvis.protocol.uploads import Upload
 from dpfedvis.protocol.views import RAW
@@ -94,11 +93,9 @@ class Computation:
             return Unprotected(**facts, why=chosen.why)
         Y = np.zeros((1, public.features)) if request.landmarks is None else request.landmarks
         plan = self._contract.site_plans(chosen, public)[self._place]
-        relative, parties = chosen.relative_noise(public), plan.shares
-        least = 1.0 if relative is None else float(relative.min())
         try:
             event = plan.event(chosen.cell(public, chosen.grid(public, Y)), request.round)
-            parameter(event.sigma, checks.positive("grid", event.grid or 0.0), parties=parties, least=least)
+            noise_cells(event, plan.shares, chosen.relative_noise(public))
         except InvalidParameter:
             raise Refusal(NOT_PLANNED, "the noise has too few or too many cells of this grid") from None
         return event

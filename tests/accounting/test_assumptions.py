@@ -189,6 +189,17 @@ def test_all_runs_are_said_and_warned_of():
         assert AllRuns.from_dict(each.to_dict()) == each
 
 
+def test_the_risk_of_all_runs_names_no_adversary_of_this_run_alone():
+    """An earlier run may have been under another trust: this one does not know it."""
+    local = stated(*pair())
+    all_runs = AllRuns(1.466, 2, risk=local.risk)
+    of_run = replace(local, all_runs=all_runs).words["risk"]
+    assert of_run[-1]["against"] == "only those against whom every one of these runs holds"
+    assert of_run[0]["against"] == "whoever sees the uploads"
+    ledger = replace(local, all_runs=all_runs, facts={"runs": 2})
+    assert ledger.words["risk"][-1]["against"] == "whoever sees the uploads"
+
+
 def test_all_runs_are_said_with_their_time():
     known = AllRuns(1.466, 2)
     past, now = (str(replace(stated(*pair()), all_runs=replace(known, current=each))) for each in (False, True))

@@ -145,6 +145,17 @@ def test_a_composition_has_the_risk_of_its_mu() -> None:
     assert dict(found.true_positives) == pytest.approx({a: risk.true_positive_rate(0.6, a) for a in FALSE_POSITIVES})
 
 
+def test_the_largest_of_risks_is_the_largest_at_each_rate() -> None:
+    """Curves cross: neither of the two is the larger everywhere."""
+    low, high = Risk(None, 0.1, ((0.001, 0.5), (0.05, 0.6))), Risk(2.0, 0.3, ((0.001, 0.2), (0.05, 0.9)))
+    both = ((0.001, 0.5), (0.05, 0.9))
+    assert Risk.largest([low, high]) == Risk.largest([high, low]) == Risk(None, 0.3, both)
+    one, two = Risk.of([gaussian(0.3)]), Risk.of([gaussian(0.2)])
+    assert Risk.largest([two, one]) == one
+    with pytest.raises(InvalidParameter, match="risks"):
+        Risk.largest([])
+
+
 def test_nothing_and_everything() -> None:
     assert (Risk.of([]).mu, Risk.of([]).advantage) == (0.0, 0.0)
     assert Risk.of([]).curve == tuple((a, pytest.approx(a)) for a in CURVE)

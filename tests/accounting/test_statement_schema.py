@@ -148,6 +148,22 @@ def test_sites_with_budgets_of_their_own_are_listed() -> None:
     assert whole.site_epsilons == {}
 
 
+def test_a_site_without_a_signed_receipt_is_warned_of_and_signs_nothing() -> None:
+    facts = {"receipts": "signed by sites a", "heads": {"a": (3, "abc")}}
+    signed = state(ledger_of(gaussian("a"), gaussian("b")), facts=facts)
+    assert not signed.warnings
+    assert "no signed receipt" not in str(signed)
+    found = state(ledger_of(gaussian("a"), gaussian("b")), facts={**facts, "unsigned": ["b", "*c*"]})
+    (warning,) = found.warnings
+    assert warning == "no signed receipt of b, *c*: their own ledgers may have more than is stated here"
+    page, signatures = str(found).split("## Signatures\n")
+    assert r"**Warning: no signed receipt of b, \*c\*: their own ledgers" in page
+    lines = signatures.split("Purpose")[0].split("\n")
+    assert [each for each in lines if each][:3] == [
+        "- b: no signed receipt", r"- \*c\*: no signed receipt", "- a: 3 entries, head `abc`"
+    ]  # fmt: skip
+
+
 # What an audit found
 
 
@@ -166,3 +182,12 @@ def test_an_audit_says_its_interval_and_what_it_means(found: float, excess: floa
     assert says in sentence
     assert f"{found:.1%} of 100 guesses were right" in sentence
     assert "the guarantee allows 59.9% on average" in sentence
+
+
+def test_what_an_audit_allows_is_rounded_up() -> None:
+    """What is shown as the most must not be less than the most."""
+    rate = Rate("right guesses", 0.55, 0.52, 0.71, 0.599111)
+    audit = replace(AUDIT, membership=(rate,))
+    assert "the guarantee allows 60% on average" in audit.words["membership"]
+    text = str(state(ledger_of(gaussian("a"))).with_audit(audit))
+    assert "| right guesses | 0.55 (0.52 to 0.71) | 0.5992 |" in text

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 from accounting import gaussian_mu
+from accounting.risk import Risk
+from accounting.rounding import rounded_up
+from accounting.statement import AllRuns
 from attacks.membership.conclusion import conclusion
 from attacks.membership.rates import Game, membership
 from attacks.membership.report import ANCHORS, SUMS, attack
@@ -89,7 +92,7 @@ def test_sums_and_anchors_are_tried_and_stay_within_what_is_allowed(private: Pat
         assert by_name[game.name].limit.mu == pytest.approx(gaussian_mu(4.0, 1e-5), rel=1e-6)
     found = conclusion(recording, report.games, {}, 1e-5)
     assert found is not None
-    assert f"allowed {by_name[SUMS.name].limit.auc():.2f}" in found.sentence
+    assert f"allowed {rounded_up(by_name[SUMS.name].limit.auc(), 2)}" in found.sentence
     assert "In this simulation" in found.sentence
     assert "at most 67.9 of 100 guesses are right" in found.sentence
 
@@ -106,6 +109,45 @@ def test_the_command_ends_with_one_sentence(private: Path, tmp_path: Path) -> No
     could = " ".join(each["could"] for each in found["conclusion"]["tried"])
     assert "From sums, landmarks and the published map" in could
     assert "conclusion" not in json.loads(called(*command, "--json", "--kind", "membership").stdout)
+
+
+NOTHING = {
+    name: f"{name} needs what did not leave" for name in ("reconstruction", "inversion", "membership", "exposure")
+}
+
+
+def test_where_nothing_could_be_tried_only_the_bound_is_claimed(private: Path) -> None:
+    """That no attack was possible here says nothing of what others can do."""
+    recording = Recording.read(private)
+    found = conclusion(recording, [], NOTHING, 1e-5)
+    assert found is not None
+    assert "no attack could be tried on this run: reconstruction needs" in found.sentence
+    assert found.sentence.endswith("what holds is the bound alone: at most 67.9 of 100 guesses are right.")
+    for untrue in ("could be used to tell", "no record came back"):
+        assert untrue not in found.sentence
+
+
+def test_what_was_tried_is_said_beside_what_was_not(private: Path) -> None:
+    recording = Recording.read(private)
+    skipped = {name: why for name, why in NOTHING.items() if name != "reconstruction"}
+    for recognised, said in ((0.125, "12.5% of the records were recognised"), (None, "reconstruction was tried")):
+        found = conclusion(recording, [], skipped, 1e-5, recognised=recognised)
+        assert found is not None
+        assert said in found.sentence
+        assert "who took part could not be tried (membership needs" in found.sentence
+
+
+def test_the_bound_is_that_of_all_runs_on_these_records(private: Path) -> None:
+    recording = Recording.read(private)
+    risk = Risk(2.0, 0.683, ())
+    for all_runs, said in (
+        (AllRuns(9.0, 3, risk=risk), "at most 84.2 of 100 guesses are right by whoever sees all 3 runs"),
+        (AllRuns(4.0, 1, risk=risk), "at most 67.9 of 100 guesses are right."),
+        (None, "at most 67.9 of 100 guesses are right."),
+    ):
+        found = conclusion(recording, [], NOTHING, 1e-5, all_runs=all_runs)
+        assert found is not None
+        assert said in found.sentence
 
 
 def test_a_leak_is_the_sentence(private: Path) -> None:

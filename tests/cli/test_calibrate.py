@@ -22,6 +22,7 @@ from accounting import (
     sensitivity,
 )
 from accounting.accountants.closed import theorem_sigma
+from accounting.rounding import rounded_up
 from dpfedvis.cli.calibrate import MECHANISMS, _table
 from tests.command_line import Done, called, check_refused, examples, pasted, started
 
@@ -173,11 +174,12 @@ def test_the_table_shows_the_numbers_of_the_json() -> None:
     result = calibrated(*options, accountants=["--accountants", "gdp,theorem,advanced"])
     done = called("calibrate", *BUDGET, *options, "--accountants", "gdp,theorem,advanced")
     assert (done.returncode, done.stderr) == (0, "")
-    for number in (result["sensitivity"], result["sensitivities"]["theorem"], result["sigma"], result["mu"]):
+    for number in (result["sensitivity"], result["sensitivities"]["theorem"], result["sigma"]):
         assert f"{number:.6g}" in done.stdout
+    assert f" {rounded_up(result['mu'], 6)}\n" in done.stdout
     for name, opinion in result["accountants"].items():
         [line] = [line for line in done.stdout.splitlines() if line.split()[:1] == [name]]
-        assert line.split()[1:3] == [f"{opinion['epsilon']:.6g}", f"{opinion['sigma']:.6g}"]
+        assert line.split()[1:3] == [rounded_up(opinion["epsilon"], 6), f"{opinion['sigma']:.6g}"]
 
 
 def test_extreme_budgets_give_finite_numbers_or_reasons() -> None:

@@ -12,6 +12,7 @@ import pytest
 from accounting import Budget, Composition, GaussianRelease, gaussian_mu, risk
 from accounting.risk import TradeOff
 from dpfedvis import FederatedData, FedTSNE
+from dpfedvis.cli.calibrate_map import map_table
 from dpfedvis.mechanisms import KMeans
 from tests.command_line import called, examples, pasted, started
 
@@ -80,6 +81,18 @@ def test_the_stages_of_a_map_are_those_that_a_run_releases(trust: str) -> None:
         assert multipliers == pytest.approx([stage["noise_multiplier"]] * len(multipliers), rel=1e-5)
     assert result["mu"] == pytest.approx(estimator.ledger_.composition("client-0").total_mu, rel=1e-5)
     assert sum(stage["share"] for stage in result["stages"]) == pytest.approx(1.0)
+
+
+def test_the_table_of_a_map_shows_no_less_than_it_is() -> None:
+    """μ and ε of the accountants are shown rounded up."""
+    result: dict[str, Any] = {
+        **calibrated("--epsilon", "5", *MAP),
+        "mu": 1.2345612,
+        "accountants": {"gdp": {"epsilon": 4.9999911, "is_bound": True, "reason": ""}},
+    }
+    table = map_table(result)
+    assert " 1.23457\n" in table
+    assert table.splitlines()[-1].split() == ["gdp", "5"]
 
 
 def test_a_map_is_calibrated_to_a_risk() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from accounting import Budget, GaussianRelease, InvalidParameter, Unprotected, UnprotectedReleaseError
-from dpfedvis import FederatedData
+from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.estimators.base import FederatedEstimator, ReleaseUnavailable
 from dpfedvis.estimators.given_data import as_new_records
 from dpfedvis.mechanisms.rows import DistanceRows, GramRows
@@ -226,3 +226,11 @@ def test_new_records_become_float32():
     records = as_new_records([[1, 2], [3, 4]], 2)
     assert records.dtype == np.float32
     assert records.shape == (2, 2)
+
+
+def test_sites_that_have_not_signed_are_named() -> None:
+    estimator = FedTSNE()
+    estimator._clients, estimator._receipts = ["a", "b", "c"], ("a",)
+    assert estimator._signed_by() == {"receipts": "signed by sites a", "unsigned": ["b", "c"]}
+    estimator._receipts = ("a", "b", "c")
+    assert estimator._signed_by() == {"receipts": "signed by sites a, b, c"}

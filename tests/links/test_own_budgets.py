@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import Budget, GaussianRelease, SeededNoise
+from accounting import Budget, GaussianRelease, InvalidParameter, SeededNoise
 from accounting.accountants import tightest
 from accounting.noise import parameter
 from accounting.risk_lines import risk_lines
@@ -23,8 +23,9 @@ from dpfedvis.links import InProcess, Processes
 from dpfedvis.mechanisms import GradientPerturbation, KMeans, NoPerturbation
 from dpfedvis.mechanisms.density import GridCounts
 from dpfedvis.protocol.contract import Contract, Member
-from dpfedvis.protocol.messages import Describe
-from dpfedvis.protocol.noise import add_noise, variance_alone
+from dpfedvis.protocol.messages import Describe, Description
+from dpfedvis.protocol.noise import add_noise, noise_cells, variance_alone
+from dpfedvis.protocol.noise_plan import Extra
 from dpfedvis.server import Program, ProgramSettings
 from dpfedvis.server.private_map import Learner
 from dpfedvis.server.session import SiteRefused
@@ -100,6 +101,22 @@ def test_a_site_refuses_a_contract_that_forgets_its_limit() -> None:
         with pytest.raises(SiteRefused, match=rf"north refused: a budget of epsilon {told or 4:g} is above 1"), link:
             link.run(program("aggregate"))
         assert all(site.ledger.head is None for site in link.members)
+
+
+@pytest.mark.parametrize("wrong", [0, 0.0, -1.0, math.nan, math.inf, "1", True])
+def test_an_epsilon_that_is_none_is_refused_by_name(wrong: Any) -> None:
+    """0 is no "any": it would have been taken for no limit at all."""
+    with pytest.raises(InvalidParameter, match="epsilon of north"):
+        Member("north", 30.0, 1.0, epsilon=wrong)
+    with pytest.raises(InvalidParameter, match="epsilon of north"):
+        Description("north", "", 30, 5, epsilon=wrong)
+
+
+def test_an_epsilon_is_a_float() -> None:
+    """1 and 1.0 have different bytes."""
+    for number in (1, np.float64(1.0)):
+        assert type(Member("north", 30.0, 1.0, epsilon=number).epsilon) is float
+        assert type(Description("north", "", 30, 5, epsilon=number).epsilon) is float
 
 
 def test_what_leaves_without_noise_has_no_budget_of_its_own() -> None:
@@ -199,6 +216,39 @@ def test_drawn_noise_is_what_the_events_say() -> None:
     assert expected == pytest.approx(3 * 12.5 + 144, rel=1e-9)
     assert float(np.var(noise)) == pytest.approx(expected, rel=0.02)
     assert parameter(5.0, 0.1, parties=2) == pytest.approx(math.hypot(50, 2) / math.sqrt(2))
+
+
+def test_the_sampler_is_asked_for_what_is_drawn_before_anything_is_spent() -> None:
+    """The common noise alone has too few cells of this grid; what the event states, own noise included, has enough."""
+    common = {"what": "x", "sensitivity": 1.0, "grid": 1.0, "values": 3, "trust": "aggregate", "parties": 3}
+    event = GaussianRelease(client="c", sigma=math.hypot(1.0, 100.0), own=100.0, threshold=3, colluders=1, **common)
+    assert parameter(event.sigma, 1.0, parties=2) > 4
+    with pytest.raises(InvalidParameter, match="in cells of the grid"):
+        noise_cells(event, 2)
+    fine = replace(event, grid=0.01)
+    assert noise_cells(fine, 2) == pytest.approx(math.hypot(100 / math.sqrt(2), 10_000), rel=1e-3)
+    with pytest.raises(InvalidParameter, match="in cells of the grid"):
+        noise_cells(replace(event, grid=1e-13), 2)
+
+
+def test_an_epsilon_that_asks_for_endless_noise_is_refused_by_the_name_of_its_site() -> None:
+    budget, mechanism = Budget(4.0, 1e-12), GridCounts(trust="aggregate", cells=4)
+    learner = Learner(budget=budget, mechanism=KMeans())
+    public = learner.public_for(2)
+    cell = mechanism.cell(public, mechanism.grid(public, np.zeros((1, 2))))
+    for epsilon, far in ((1e-3, False), (1e-8, True)):
+        members = (Member("north", 30.0, 0.5, epsilon=epsilon), Member("south", 30.0, 0.5))
+        contract = Contract(
+            run="r", budget=budget, mechanism=KMeans(trust="aggregate"), rounds=1, noise="seeded", seed=0, features=2,
+            members=members, values=512, extras={"density": Extra(0.5, "release", 8)},
+        )  # fmt: skip
+        north, south = contract.site_plans(mechanism, public)
+        assert south.event(cell).own is None
+        if far:
+            with pytest.raises(InvalidParameter, match="noise of north"):
+                north.event(cell)
+        else:
+            assert north.event(cell).own is not None
 
 
 def test_own_noise_is_not_shared_out_again() -> None:

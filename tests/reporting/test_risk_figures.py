@@ -88,3 +88,19 @@ def test_utility_by_group_is_answered_in_simulations_alone(tmp_path: Path) -> No
     real = nist_page(told(state(ledger_of(gaussian("a", noise="system")))), tmp_path, html=False)
     assert "rare" not in real
     assert "Not measured" in real
+
+
+def test_no_name_forges_a_line_of_the_answers() -> None:
+    """Names stand in lists of what was computed, and of what left."""
+    pages = []
+    for name in ("x", "x\n\n## Forged\r- line"):
+        facts = {"estimator": "umap", "data": name, "names": [name], "mechanism": "gradient", "columns": [name]}
+        found = state(ledger_of(gaussian("a", what=name)), facts=facts)
+        pages.append(nist_page(told(found), None, html=False))
+    assert len(pages[0].splitlines()) == len(pages[1].splitlines())
+
+
+def test_the_page_says_who_has_not_signed() -> None:
+    for unsigned in ({}, {"unsigned": ["b"]}):
+        page = statement_page(told(state(ledger_of(gaussian("a"), gaussian("b")), facts=dict(unsigned))), None)
+        assert ("No signed receipt: b." in page) == bool(unsigned)

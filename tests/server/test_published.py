@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,3 +74,11 @@ def test_bytes_of_something_else_are_refused(published: Published) -> None:
     for other in ({}, {"feddl": 3}, {"feddl": {}}, {"feddl": {"budget": 1, "events": (2,)}}, (), "text", None):
         with pytest.raises(Malformed):
             Published.of_bytes(encode(other))
+
+
+def test_a_verdict_on_other_landmarks_is_refused(published: Published) -> None:
+    if published.verdict is None or not published.verdict.drawn:
+        return
+    longer = replace(published.verdict, drawn=(*published.verdict.drawn, True))
+    with pytest.raises(Malformed):
+        Published.of_bytes(replace(published, verdict=longer).to_bytes())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,3 +197,39 @@ def test_only_three_words_are_known() -> None:
     with pytest.raises(InvalidParameter, match="'maybe'"):
         Verdict(signal="maybe", sentence="")  # type: ignore[arg-type]
     assert "not judged" in unjudged("nothing was made").sentence
+
+
+REGION = {"landmarks": [0, 2], "share": 0.4, "noise": 0.1, "clear": True, "weak": False, "place_noise": None}
+TOLD = {"signal": "yes", "sentence": "x", "regions": [REGION], "drawn": [True, False, True], "anchors": [0, 2, 1]}
+
+
+@pytest.mark.parametrize(
+    ("changed", "of_region", "name"),
+    [
+        ({}, {"landmarks": [3]}, "landmark of a region"),
+        ({}, {"landmarks": [-1]}, "landmark of a region"),
+        ({}, {"landmarks": [0.0]}, "landmark of a region"),
+        ({}, {"landmarks": [True]}, "landmark of a region"),
+        ({}, {"share": "all"}, "share of a region"),
+        ({}, {"noise": math.nan}, "noise of a region"),
+        ({}, {"place_noise": "1"}, "place_noise of a region"),
+        ({}, {"clear": 1}, "clear of a region"),
+        ({"anchors": [3]}, {}, "landmark of an anchor"),
+        ({"anchors": [-1]}, {}, "landmark of an anchor"),
+        ({"anchors": 3}, {}, "landmark of an anchor"),
+        ({"drawn": [1, 0, 1]}, {}, "drawn"),
+        ({"sentence": 3}, {}, "sentence"),
+        ({"share": "0.3"}, {}, "share of a verdict"),
+        ({"share_high": math.nan}, {}, "share_high of a verdict"),
+        ({"directions": ["x"]}, {}, "direction of a verdict"),
+        ({"centre_noise": None}, {}, "centre_noise"),
+        ({"regions": 3}, {}, "verdict"),
+        ({"regions": [3]}, {}, "verdict"),
+        ({"surprise": 3}, {}, "verdict"),
+    ],
+)
+def test_what_a_lying_server_tells_is_refused_by_name(changed: Any, of_region: Any, name: str) -> None:
+    """A landmark of number −1 would have been the last one."""
+    assert Verdict.from_dict(TOLD).clear == (True, False, True)
+    with pytest.raises(InvalidParameter, match=name):
+        Verdict.from_dict({**TOLD, "regions": [{**REGION, **of_region}], **changed})

@@ -329,6 +329,12 @@ def test_a_verdict_stands_beside_the_map_and_fades_what_is_weak(private: Path, t
     assert figures(page(copy))["map"]["weak"] is None
 
 
+def test_what_was_released_is_told_in_whole_words(private: Path, tmp_path: Path) -> None:
+    assert "published a map of protected landmarks, and each client places" in page(private)
+    clusters = run(tmp_path / "run", map="clusters", clusters=3, landmarks=10, epsilon=8.0)
+    assert "published a map of protected landmarks with the centres of the clusters, and each client" in page(clusters)
+
+
 def test_three_numbers_stand_beside_the_map(private: Path, exact: Path, open_run: Path) -> None:
     """What may be learned, in guesses, and who is trusted: from the statement."""
     for folder, who in (

@@ -347,7 +347,7 @@ def _said(
         said = (
             f"Only {some}{none} {_stand(clear)} above the noise: too little to tell this map from noise"
             if clear
-            else f"{nothing} of this map stands above the noise: what it shows is noise"
+            else f"{nothing} of the map stands above the noise: what it shows is noise"
         )
         return f"Signal: {WORDS[signal]}. {said}, whatever it looks like."
     if not clear:

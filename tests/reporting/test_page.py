@@ -329,6 +329,15 @@ def test_a_verdict_stands_beside_the_map_and_fades_what_is_weak(private: Path, t
     assert figures(page(copy))["map"]["weak"] is None
 
 
+def test_how_much_comes_back_is_said_on_the_page_and_in_the_statement(simulated: Path) -> None:
+    back = json.loads((simulated / "verdict.json").read_text())["comes_back"]
+    said = f"Made again from records drawn from it, about {100 * back:.0f} % of the map comes back."
+    (card,) = re.findall(r'data-verdict="partly">.*?</div>', page(simulated), flags=re.DOTALL)
+    assert said in card
+    for name in ("statement.md", "statement.html"):
+        assert said in (simulated / name).read_text(), name
+
+
 def test_what_was_released_is_told_in_whole_words(private: Path, tmp_path: Path) -> None:
     assert "published a map of protected landmarks, and each client places" in page(private)
     clusters = run(tmp_path / "run", map="clusters", clusters=3, landmarks=10, epsilon=8.0)

@@ -199,9 +199,9 @@ LOOKS = "noise, whatever it looks like."
         ("no", None, 1, f"Only 1 of 10 regions stands above the noise: too little to tell this map from {LOOKS}"),
         (
             *("no", 0, 0),
-            f"Neither a direction of the data nor a region of this map stands above the noise: what it shows is {LOOKS}",
+            f"Neither a direction of the data nor a region of the map stands above the noise: what it shows is {LOOKS}",
         ),
-        ("no", None, 0, f"No region of this map stands above the noise: what it shows is {LOOKS}"),
+        ("no", None, 0, f"No region of the map stands above the noise: what it shows is {LOOKS}"),
     ],
 )
 def test_each_case_has_a_sentence_that_agrees_with_itself(

@@ -148,7 +148,12 @@ def trusted(statement: Mapping[str, Any]) -> tuple[str, str]:
     """Return who must be trusted, in a few words and in a sentence or two."""
     who = next((name for name in _TRUSTED if name in statement["trusts"]), "")
     bare = statement["epsilon_end_to_end"] == "inf"
-    few = "Everybody who sees the uploads" if bare else _TRUSTED.get(who, "Nobody: nothing left a client")
+    if bare:
+        few = "Everybody who sees the uploads"
+    elif statement["one_machine"]:
+        few = "Whoever ran this machine"  # it held all records, whatever the releases would ask for elsewhere
+    else:
+        few = _TRUSTED.get(who, "Nobody: nothing left a client")
     return few, " ".join(statement["words"]["trust"][:2])
 
 

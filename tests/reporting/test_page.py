@@ -23,7 +23,7 @@ from dpfedvis.evaluation.metrics.landmarks import certificate_per_record
 from dpfedvis.reporting.interactive_maps import packed, points
 from dpfedvis.reporting.rendering import script_json, shown
 from dpfedvis.reporting.run_facts import Cloud, Grouping, RunFacts, StatementMismatch
-from dpfedvis.reporting.run_report import write_report
+from dpfedvis.reporting.run_report import trusted, write_report
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording, RecordingError
 from tests.makers import HOSTILE, MARKED, marked_run, run
@@ -347,7 +347,7 @@ def test_what_was_released_is_told_in_whole_words(private: Path, tmp_path: Path)
 def test_three_numbers_stand_beside_the_map(private: Path, exact: Path, open_run: Path) -> None:
     """What may be learned, in guesses, and who is trusted: from the statement."""
     for folder, who in (
-        (private, "Most sites, not the server"), (exact, "Everybody who sees the uploads"),
+        (private, "Whoever ran this machine"), (exact, "Everybody who sees the uploads"),
         (open_run, "Everybody who sees the uploads"),
     ):  # fmt: skip
         hero = page(folder).split('<div class="numbers">')[1].split("</section>")[0]
@@ -363,6 +363,16 @@ def test_three_numbers_stand_beside_the_map(private: Path, exact: Path, open_run
         else:
             assert "No number bounds it" in hero
             assert "of 100 guesses" not in hero
+
+
+def test_nobody_must_be_trusted_only_between_machines(private: Path, real: Path) -> None:
+    for folder, between in ((private, "Most sites, not the server"), (real, "Nobody")):
+        statement = json.loads((folder / "statement.json").read_text())
+        assert statement["one_machine"] is True
+        few, more = trusted(statement)
+        assert few == "Whoever ran this machine"
+        assert more.startswith(f"Trust {statement['trusts'][0]}: ")
+        assert trusted({**statement, "one_machine": False})[0] == between
 
 
 def test_the_certificate_is_that_of_the_exact_rows(exact: Path) -> None:

@@ -375,6 +375,11 @@ def test_nobody_must_be_trusted_only_between_machines(private: Path, real: Path)
         assert trusted({**statement, "one_machine": False})[0] == between
 
 
+def test_a_dot_is_said_to_be_no_record_where_it_is_none(private: Path, simulated: Path, exact: Path) -> None:
+    said = "A dot is no record, and how many dots there are says nothing about how many records."
+    assert [page(each).count(said) for each in (private, simulated, exact)] == [1, 1, 0]
+
+
 def test_the_certificate_is_that_of_the_exact_rows(exact: Path) -> None:
     found = RunFacts.read(exact).certificate
     assert found is not None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from accounting.rounding import rounded_up
@@ -27,7 +28,7 @@ from dpfedvis.reporting.private_views import OwnRecords, stems_of, write_view
 from dpfedvis.reporting.rendering import render_html, shown
 from dpfedvis.reporting.risk_figures import STATEMENT_PAGE, statement_page
 from dpfedvis.reporting.run_facts import Cloud, RunFacts, number
-from dpfedvis.reporting.run_figures import draw_map, drawings
+from dpfedvis.reporting.run_figures import BELOW, draw_map, drawings
 from dpfedvis.runs.execute import Run
 from dpfedvis.runs.results import SIMULATION, places_of
 
@@ -62,7 +63,8 @@ def write_report(folder: str | Path) -> Path:
             caption=caption(facts.statement, facts.density),
         )
     drawn = drawings(facts)
-    picture = draw_map(facts.cloud, f"{config.map} of {name}, {config.mechanism}, release {config.release}")
+    title = f"{config.map} of {name}, {config.mechanism}, release {config.release}"
+    picture = draw_map(facts.cloud, title, facts.verdict, facts.statement["headline"])
     save_png(picture, facts.folder / MAP)
     _write_figures(facts.folder, {**drawn, "map": svg(picture)})
     if facts.simulation is not None:
@@ -134,13 +136,14 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
 def published(facts: RunFacts) -> interactive_maps.Spec:
     """Return the map that the server has: points, over the density where one was released."""
     records = facts.statement["facts"].get("records", facts.statement["facts"].get(STAND_IN))
-    weak = None if facts.verdict is None else facts.verdict.weak
+    verdict, headline = facts.verdict, facts.statement["headline"]
     return interactive_maps.points(
         facts.cloud,
         measured=facts.density,
         records=None if records is None else int(records),
-        weak=weak,
-        note=facts.statement["headline"],
+        weak=None if verdict is None else verdict.weak,
+        noise=verdict.sentence if verdict is not None and verdict.signal == "no" else "",
+        note=headline if verdict is None else f"{verdict.sentence}\n{headline}",
     )
 
 
@@ -180,10 +183,13 @@ def write_views(folder: Path, run: Run) -> None:
 
 def caption(statement: Mapping[str, Any], density: Density | None, anchors: bool = True) -> str:
     """Say under a picture what its public part costs, and against whom that ε holds."""
-    lines = [statement["headline"].replace("; ", ";\n"), statement["words"]["adversary"] or ""]
+    verdict = statement["facts"].get("verdict", {"words": ""})["words"]
+    lines = [fill(verdict, BELOW), statement["headline"].replace("; ", ";\n"), statement["words"]["adversary"] or ""]
     if density is not None:
         lines.append(f"noise in a cell, before smoothing: {100 * density.noise:.2g} % of all records; lines: contours")
-    return "\n".join([*lines, *(["grey dots: anchors, which stand for the landmarks"] if anchors else [])])
+    return "\n".join(
+        [*filter(None, lines), *(["grey dots: anchors, which stand for the landmarks"] if anchors else [])]
+    )
 
 
 def _write_figures(folder: Path, drawn: Mapping[str, str | None]) -> None:

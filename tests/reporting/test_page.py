@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import math
 import re
@@ -327,6 +328,40 @@ def test_a_verdict_stands_beside_the_map_and_fades_what_is_weak(private: Path, t
     (copy / "verdict.json").write_text(json.dumps({**verdict, "anchors": of[1:]}))
     write_report(copy)
     assert figures(page(copy))["map"]["weak"] is None
+
+
+def words_in(svg: str) -> str:
+    """What a drawing says; its letters are drawn, and each line stands beside them as a comment."""
+    return " ".join(html.unescape(each) for each in re.findall(r"<!-- (.*?) -->", svg))
+
+
+def test_a_map_of_noise_is_an_empty_frame_that_says_so(private: Path) -> None:
+    facts = RunFacts.read(private)
+    assert facts.verdict is not None
+    assert facts.verdict.signal == "no"
+    svg = (private / "figures" / "map.svg").read_text()
+    assert facts.verdict.sentence in words_in(svg)
+    assert facts.statement["headline"] in words_in(svg)
+    assert "PathCollection" not in svg
+    spec = figures(page(private))["map"]
+    assert spec["noise"] == facts.verdict.sentence
+    assert np.frombuffer(base64.b64decode(spec["weak"]["bdata"]), "<u1").all()
+    assert "drawn only on request" in page(private)
+
+
+def test_the_picture_of_a_map_says_its_verdict_and_what_is_faded(simulated: Path, exact: Path) -> None:
+    for folder in (simulated, exact):
+        facts = RunFacts.read(folder)
+        svg = (folder / "figures" / "map.svg").read_text()
+        assert facts.verdict is not None
+        weak = facts.verdict.weak is not None and facts.verdict.weak.any()
+        assert facts.verdict.sentence in words_in(svg)
+        assert facts.statement["headline"] in words_in(svg)
+        assert ("faded: not above the noise" in words_in(svg)) == weak == (folder == simulated)
+        assert "PathCollection" in svg
+        spec = figures(page(folder))["map"]
+        assert spec["noise"] == ""
+        assert spec["note"] == f"{facts.verdict.sentence}\n{facts.statement['headline']}"
 
 
 def test_how_much_comes_back_is_said_on_the_page_and_in_the_statement(simulated: Path) -> None:

@@ -125,11 +125,14 @@ class Verdict:
     sentence : str
     weak : array of bool of shape (n,), optional
         Points of the map that stand out of no noise.
+    regions : tuple of mapping
+        What each region is; see `dpfedvis.runs.region_table.region_facts`.
     """
 
     signal: str
     sentence: str
     weak: NDArray[np.bool_] | None
+    regions: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,4 +301,6 @@ def _verdict(path: Path, points: int) -> Verdict | None:
         return Verdict(found["signal"], found["sentence"], np.ones(points, dtype=bool))
     clear = [number for region in found["regions"] if region["clear"] for number in region["landmarks"]]
     weak = ~np.isin(np.asarray(found["anchors"], dtype=np.int64), clear)
-    return Verdict(found["signal"], found["sentence"], weak if len(weak) == points else None)
+    return Verdict(
+        found["signal"], found["sentence"], weak if len(weak) == points else None, tuple(found.get("facts", ()))
+    )

@@ -9,7 +9,7 @@ and are drawn while the run has them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -107,6 +107,7 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
         made=made,
         guesses=statement["best_guess"] if math.isfinite(facts.epsilon) else None,
         trusted=trusted(statement),
+        regions=region_rows([] if facts.verdict is None else facts.verdict.regions),
         unprotected=next((each.label for each in facts.steps if math.isinf(each.end_to_end)), "the first release"),
         steps=[
             [each.label, each.stage, rounded_up(each.in_scope), rounded_up(each.end_to_end)] for each in facts.steps
@@ -131,6 +132,29 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
             *([name, str(found)] for name, found in origin.get("packages", {}).items()),
         ],
     )
+
+
+def region_rows(regions: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Return the head and the rows of a table of regions where records were seen, each value with its noise."""
+    seen = [each for each in regions if each["clear"] != "no"]
+    names = list(seen[0]["values"]) if seen else []
+    rows = [
+        [
+            str(each["region"]),
+            {"yes": "yes", "weak": "a hint"}[each["clear"]],
+            f"{100 * each['share']:.1f} % ± {100 * each['share_noise']:.1f} %",
+            *(_with_noise(**each["values"][name]) for name in names),
+        ]
+        for each in seen
+    ]
+    return ["region", "above the noise", "share of the records", *names], rows
+
+
+def _with_noise(mean: float | str, noise: float | str) -> str:
+    """A date or a step of an order has its noise as an interval."""
+    if isinstance(mean, str):
+        return f"{mean} ({noise})"
+    return f"{shown(mean)} ± {shown(noise, 2) if isinstance(noise, float) else noise}"
 
 
 def published(facts: RunFacts) -> interactive_maps.Spec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import html
 import json
@@ -24,7 +25,7 @@ from dpfedvis.evaluation.metrics.landmarks import certificate_per_record
 from dpfedvis.reporting.interactive_maps import packed, points
 from dpfedvis.reporting.rendering import script_json, shown
 from dpfedvis.reporting.run_facts import Cloud, Grouping, RunFacts, StatementMismatch
-from dpfedvis.reporting.run_report import trusted, write_report
+from dpfedvis.reporting.run_report import region_rows, trusted, write_report
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording, RecordingError
 from tests.makers import HOSTILE, MARKED, marked_run, run
@@ -362,6 +363,24 @@ def test_the_picture_of_a_map_says_its_verdict_and_what_is_faded(simulated: Path
         spec = figures(page(folder))["map"]
         assert spec["noise"] == ""
         assert spec["note"] == f"{facts.verdict.sentence}\n{facts.statement['headline']}"
+
+
+def test_each_region_is_in_a_table_with_its_noise(simulated: Path, private: Path) -> None:
+    assert "What each region is" in page(simulated)
+    rows = list(csv.DictReader((simulated / "regions.csv").read_text().splitlines()))
+    head = "region</th>"
+    (table,) = [each for each in re.findall(r"<table>.*?</table>", page(simulated), flags=re.DOTALL) if head in each]
+    assert table.count("<tr>") == 1 + len(rows)
+    for row in rows:
+        assert f"{shown(float(row['x0']))} ± {shown(float(row['x0: noise (1 sd)']), 2)}" in table
+        assert f"{100 * float(row['share']):.1f} % ± {100 * float(row['share_noise']):.1f} %" in table
+    assert "What each region is" not in page(private)  # of a map of noise
+    seen = {"region": 3, "clear": "weak", "landmarks": 2, "share": 0.25, "share_noise": 0.1}
+    values = {"age [years]": {"mean": 61.5, "noise": 4.0}, "<grade>": {"mean": "low", "noise": "low to high"},
+              "sex = f: share": {"mean": 0.5, "noise": "unknown"}}  # fmt: skip
+    head_row, table_rows = region_rows([{**seen, "values": values}, {**seen, "clear": "no", "values": values}])
+    assert head_row == ["region", "above the noise", "share of the records", *values]
+    assert table_rows == [["3", "a hint", "25.0 % ± 10.0 %", "61.5 ± 4", "low (low to high)", "0.5 ± unknown"]]
 
 
 def test_how_much_comes_back_is_said_on_the_page_and_in_the_statement(simulated: Path) -> None:

@@ -34,10 +34,10 @@ In a TOML file a setting of a mechanism or a map may stand in a table of its nam
 The folder holds config.toml (every setting), landmarks.npz, embedding.npz and .csv, map.png, ledger.sqlite,
 statement.md and .json, uploads/ (what was released), provenance.json, report.html (a page about the run) and figures/;
 with --density also density.npz and density.png. With release none the map is that of the published anchors;
-verdict.json says what of it is signal, and regions.csv what each region is, in the units of the schema. The folder
-holds no record. A run with seeded noise is a simulation: the noise can be taken off. For built-in data it also writes
-scores and the place and label of every record to simulation/, which nobody has in a real federation; --no-evaluate
-leaves that out, and so does real noise.
+verdict.json says what of it is signal, and regions.csv what each region is, in the units of the schema, with noise of
+one standard deviation (sd). The folder holds no record. A run with seeded noise is a simulation: the noise can be taken
+off. For built-in data it also writes scores and the place and label of every record to simulation/, which nobody has in
+a real federation; --no-evaluate leaves that out, and so does real noise.
 
 A run that could show nothing but noise, whatever the data are, stops before it spends, with exit code 3; --anyway goes
 on, and "dpfedvis plan" says what would be enough. A run that is resumed is never stopped.

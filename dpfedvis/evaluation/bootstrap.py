@@ -53,7 +53,8 @@ def drawn_again(estimator: PrivateMapEstimator, progress: Progress | None = None
     back = returns(verdict, estimator.feddl_, estimator.published_map_.subspace, estimator.program_)
     if progress is not None:
         progress(STAGE, 1, 1)
-    return replace(verdict, comes_back=back)
+    said = f"Made again from records drawn from it, about {100 * back:.0f} % of the map comes back."
+    return replace(verdict, comes_back=back, sentence=f"{verdict.sentence} {said}")
 
 
 def returns(verdict: Verdict, result: FedDLResult, subspace: Subspace, program: Program) -> float:

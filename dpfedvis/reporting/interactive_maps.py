@@ -34,6 +34,7 @@ def points(
     measured: Density | None = None,
     records: int | None = None,
     weak: NDArray[np.bool_] | None = None,
+    noise: str = "",
     note: str = "",
     compact: bool = False,
 ) -> Spec:
@@ -50,6 +51,8 @@ def points(
         Public number of records: shares are shown as counts.
     weak : array of bool of shape (n,), optional
         Points to be drawn faintly, since they cannot be told from noise.
+    noise : str
+        Of points that are noise alone, a sentence that says so. It stands in their place; they are drawn on request.
     note : str
         Stands below a picture that is saved.
     compact : bool
@@ -71,6 +74,7 @@ def points(
         "columns": columns,
         "density": None if measured is None else density(measured, records),
         "weak": None if weak is None else packed(weak[found].astype(np.uint8)),
+        "noise": noise,
         "note": note,
         "compact": compact,
         "search": False,
@@ -168,6 +172,7 @@ def own(
         "columns": carried,
         "density": None if measured is None else density(measured, None),
         "weak": None,
+        "noise": "",
         "note": note,
         "compact": False,
         "search": True,

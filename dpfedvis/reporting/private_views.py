@@ -112,7 +112,7 @@ def write_view(
     folder.mkdir(parents=True, exist_ok=True)
     table, picture, page = (folder / f"{stem}.{ending}" for ending in ("csv", "png", "html"))
     write_text(table, _table(own))
-    _draw(picture, own, anchors, density, plain(title), plain(caption))
+    _draw(picture, own, anchors, density, title, caption)
     write_text(page, _page(stem, own, anchors, density, title, caption))
     return [table, picture, page]
 
@@ -161,7 +161,8 @@ def _draw(
     if anchors is not None:
         # Where records have clusters, these are what the picture is for.
         name, groups = ("class", own.labels) if own.clusters is None else ("cluster", own.clusters.astype(np.str_))
-        draw_private_view(anchors, density, own.places, groups, path, title=title, caption=caption, named=name)
+        told = {"title": plain(title), "caption": plain(caption), "named": name}
+        draw_private_view(anchors, density, own.places, groups, path, **told)
         return
     found = own.placed
     known = {"cluster": own.clusters, "class": own.labels}
@@ -170,9 +171,7 @@ def _draw(
     cloud = (
         Cloud(own.places[found], "record", groupings) if found.any() else Cloud(np.full((1, 2), np.nan), "record", {})
     )
-    figure = draw_map(cloud, title)
-    figure.supxlabel(caption, fontsize=9)
-    save_png(figure, path)
+    save_png(draw_map(cloud, title, caption=caption), path)
 
 
 def _page(stem: str, own: OwnRecords, anchors: Array | None, density: Density | None, title: str, caption: str) -> str:

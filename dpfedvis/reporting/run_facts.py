@@ -125,11 +125,14 @@ class Verdict:
     sentence : str
     weak : array of bool of shape (n,), optional
         Points of the map that stand out of no noise.
+    regions : tuple of mapping
+        What each region is; see `dpfedvis.runs.region_table.region_facts`.
     """
 
     signal: str
     sentence: str
     weak: NDArray[np.bool_] | None
+    regions: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,11 +292,15 @@ def _simulation(folder: Path) -> Simulation | None:
 def _verdict(path: Path, points: int) -> Verdict | None:
     """None for a map that has no verdict, and for a run that wrote none.
 
-    A point of the map is weak if its landmark lies in no region that is clear of noise.
+    A point of the map is weak if its landmark lies in no region that is clear of noise. All are, of a map of noise.
     """
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     if found is None:
         return None
+    if found["signal"] == "no":
+        return Verdict(found["signal"], found["sentence"], np.ones(points, dtype=bool))
     clear = [number for region in found["regions"] if region["clear"] for number in region["landmarks"]]
     weak = ~np.isin(np.asarray(found["anchors"], dtype=np.int64), clear)
-    return Verdict(found["signal"], found["sentence"], weak if len(weak) == points else None)
+    return Verdict(
+        found["signal"], found["sentence"], weak if len(weak) == points else None, tuple(found.get("facts", ()))
+    )

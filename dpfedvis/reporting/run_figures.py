@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from textwrap import fill
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from accounting.rounding import rounded_up
 from dpfedvis.reporting.drawing import plain, svg
 from dpfedvis.reporting.palette import looks
 from dpfedvis.reporting.risk_figures import draw_trade_off
-from dpfedvis.reporting.run_facts import Cloud, RunFacts, number
+from dpfedvis.reporting.run_facts import Cloud, RunFacts, Verdict, number
 
 _ACCENT, _SOFT, _WARN = "#0072B2", "#8a949d", "#D55E00"
 RASTERISED = 3000  # points from which on an SVG holds them as a picture
+FADED, WEAK = 0.25, "faded: not above the noise"  # opacity of points that are weak, and what the legend says of them
+BELOW, IN_FRAME = 100, 50  # letters in a line of a caption, and of what stands in an empty frame
 NAMED = 20  # groups up to which a legend names them, and releases up to which the axis does
 
 
@@ -28,25 +34,54 @@ def drawings(facts: RunFacts) -> dict[str, str | None]:
     return {name: None if figure is None else svg(figure) for name, figure in drawn.items()}
 
 
-def draw_map(cloud: Cloud, title: str) -> Any:
-    """Return a figure of a map, in the colours of the first of its groupings."""
+def draw_map(cloud: Cloud, title: str, verdict: Verdict | None = None, caption: str = "") -> Any:
+    """Return a figure of a map, in the colours of the first of its groupings.
+
+    A map without signal is an empty frame that says so: dots in colours would look like groups of records.
+
+    Parameters
+    ----------
+    cloud : Cloud
+    title, caption : str
+    verdict : Verdict, optional
+        Its words stand in the caption, and its weak points are faded.
+    """
     figure, (axes,) = _canvas(7.0, 6.0)
+    said = [] if verdict is None else [verdict.sentence]
+    if verdict is not None and verdict.signal == "no":
+        sentence = plain(fill(said.pop(), IN_FRAME))
+        axes.text(0.5, 0.5, sentence, transform=axes.transAxes, ha="center", va="center", color=_WARN)
+    else:
+        _draw_points(axes, cloud, None if verdict is None else verdict.weak)
+        axes.set_aspect("equal")
+        axes.spines[:].set_visible(False)
+    axes.set(title=plain(title), xticks=[], yticks=[])
+    axes.spines[["top", "right"]].set_visible(axes.spines["left"].get_visible())
+    lines = [fill(line, BELOW) for part in [*said, caption] for line in part.splitlines()]
+    if lines:
+        figure.supxlabel(plain("\n".join(lines)), fontsize=9)
+    return figure
+
+
+def _draw_points(axes: Any, cloud: Cloud, weak: NDArray[np.bool_] | None) -> None:
     many = len(cloud.places) > RASTERISED
     size = max(0.5, min(14.0, 2e4 / len(cloud.places)))
+    opacity = np.ones(len(cloud.places)) if weak is None else np.where(weak, FADED, 1.0)
     name, grouping = next(iter(cloud.groupings.items()), ("", None))
     if grouping is None:
-        axes.scatter(*cloud.places.T, s=size, c=_ACCENT, linewidths=0, rasterized=many)
+        axes.scatter(*cloud.places.T, s=size, c=_ACCENT, alpha=opacity, linewidths=0, rasterized=many)
     else:
         groups = zip(grouping.names, looks(len(grouping.names)), strict=True)
         for code, (group, look) in enumerate(groups):
+            own = grouping.codes == code
             style = {"c": look.light, "marker": look.marker, "linewidths": 0}
-            axes.scatter(*cloud.places[grouping.codes == code].T, s=size, rasterized=many, **style)
-            axes.scatter([], [], s=24, label=plain(group), **style)
-        if 1 < len(grouping.names) <= NAMED:
-            axes.legend(title=name, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    axes.set(title=plain(title), xticks=[], yticks=[], aspect="equal")
-    axes.spines[:].set_visible(False)
-    return figure
+            axes.scatter(*cloud.places[own].T, s=size, alpha=opacity[own], rasterized=many, **style)
+            if 1 < len(grouping.names) <= NAMED:
+                axes.scatter([], [], s=24, label=plain(group), **style)
+    if weak is not None and weak.any():
+        axes.scatter([], [], s=24, c=_ACCENT, alpha=FADED, linewidths=0, label=WEAK)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(title=name, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
 
 
 def _canvas(width: float = 5.2, height: float = 3.4, rows: int = 1) -> tuple[Any, Any]:

@@ -9,8 +9,9 @@ and are drawn while the run has them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from accounting.rounding import rounded_up
@@ -27,7 +28,7 @@ from dpfedvis.reporting.private_views import OwnRecords, stems_of, write_view
 from dpfedvis.reporting.rendering import render_html, shown
 from dpfedvis.reporting.risk_figures import STATEMENT_PAGE, statement_page
 from dpfedvis.reporting.run_facts import Cloud, RunFacts, number
-from dpfedvis.reporting.run_figures import draw_map, drawings
+from dpfedvis.reporting.run_figures import BELOW, draw_map, drawings
 from dpfedvis.runs.execute import Run
 from dpfedvis.runs.results import SIMULATION, places_of
 
@@ -62,7 +63,8 @@ def write_report(folder: str | Path) -> Path:
             caption=caption(facts.statement, facts.density),
         )
     drawn = drawings(facts)
-    picture = draw_map(facts.cloud, f"{config.map} of {name}, {config.mechanism}, release {config.release}")
+    title = f"{config.map} of {name}, {config.mechanism}, release {config.release}"
+    picture = draw_map(facts.cloud, title, facts.verdict, facts.statement["headline"])
     save_png(picture, facts.folder / MAP)
     _write_figures(facts.folder, {**drawn, "map": svg(picture)})
     if facts.simulation is not None:
@@ -105,6 +107,7 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
         made=made,
         guesses=statement["best_guess"] if math.isfinite(facts.epsilon) else None,
         trusted=trusted(statement),
+        regions=region_rows([] if facts.verdict is None else facts.verdict.regions),
         unprotected=next((each.label for each in facts.steps if math.isinf(each.end_to_end)), "the first release"),
         steps=[
             [each.label, each.stage, rounded_up(each.in_scope), rounded_up(each.end_to_end)] for each in facts.steps
@@ -131,16 +134,40 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
     )
 
 
+def region_rows(regions: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Return the head and the rows of a table of regions where records were seen, each value with its noise."""
+    seen = [each for each in regions if each["clear"] != "no"]
+    names = list(seen[0]["values"]) if seen else []
+    rows = [
+        [
+            str(each["region"]),
+            {"yes": "yes", "weak": "a hint"}[each["clear"]],
+            f"{100 * each['share']:.1f} % ± {100 * each['share_noise']:.1f} %",
+            *(_with_noise(**each["values"][name]) for name in names),
+        ]
+        for each in seen
+    ]
+    return ["region", "above the noise", "share of the records", *names], rows
+
+
+def _with_noise(mean: float | str, noise: float | str) -> str:
+    """A date or a step of an order has its noise as an interval."""
+    if isinstance(mean, str):
+        return f"{mean} ({noise})"
+    return f"{shown(mean)} ± {shown(noise, 2) if isinstance(noise, float) else noise}"
+
+
 def published(facts: RunFacts) -> interactive_maps.Spec:
     """Return the map that the server has: points, over the density where one was released."""
     records = facts.statement["facts"].get("records", facts.statement["facts"].get(STAND_IN))
-    weak = None if facts.verdict is None else facts.verdict.weak
+    verdict, headline = facts.verdict, facts.statement["headline"]
     return interactive_maps.points(
         facts.cloud,
         measured=facts.density,
         records=None if records is None else int(records),
-        weak=weak,
-        note=facts.statement["headline"],
+        weak=None if verdict is None else verdict.weak,
+        noise=verdict.sentence if verdict is not None and verdict.signal == "no" else "",
+        note=headline if verdict is None else f"{verdict.sentence}\n{headline}",
     )
 
 
@@ -148,7 +175,12 @@ def trusted(statement: Mapping[str, Any]) -> tuple[str, str]:
     """Return who must be trusted, in a few words and in a sentence or two."""
     who = next((name for name in _TRUSTED if name in statement["trusts"]), "")
     bare = statement["epsilon_end_to_end"] == "inf"
-    few = "Everybody who sees the uploads" if bare else _TRUSTED.get(who, "Nobody: nothing left a client")
+    if bare:
+        few = "Everybody who sees the uploads"
+    elif statement["one_machine"]:
+        few = "Whoever ran this machine"  # it held all records, whatever the releases would ask for elsewhere
+    else:
+        few = _TRUSTED.get(who, "Nobody: nothing left a client")
     return few, " ".join(statement["words"]["trust"][:2])
 
 
@@ -175,10 +207,13 @@ def write_views(folder: Path, run: Run) -> None:
 
 def caption(statement: Mapping[str, Any], density: Density | None, anchors: bool = True) -> str:
     """Say under a picture what its public part costs, and against whom that ε holds."""
-    lines = [statement["headline"].replace("; ", ";\n"), statement["words"]["adversary"] or ""]
+    verdict = statement["facts"].get("verdict", {"words": ""})["words"]
+    lines = [fill(verdict, BELOW), statement["headline"].replace("; ", ";\n"), statement["words"]["adversary"] or ""]
     if density is not None:
         lines.append(f"noise in a cell, before smoothing: {100 * density.noise:.2g} % of all records; lines: contours")
-    return "\n".join([*lines, *(["grey dots: anchors, which stand for the landmarks"] if anchors else [])])
+    return "\n".join(
+        [*filter(None, lines), *(["grey dots: anchors, which stand for the landmarks"] if anchors else [])]
+    )
 
 
 def _write_figures(folder: Path, drawn: Mapping[str, str | None]) -> None:

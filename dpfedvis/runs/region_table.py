@@ -1,8 +1,8 @@
 """What each region of a private map is: the mean of its landmarks, in the schema's own units and categories.
 
-Post-processing of what was released: it costs no ε. The noise beside a value is that of one round of the landmarks'
-sums and of the centre, together; the true one is smaller, since rounds are drawn together. What the landmarks' subspace
-does not hold of the records is not in it: there each region has the mean of all records.
+Post-processing of what was released: it costs no ε. The noise beside a value is one standard deviation: that of one
+round of the landmarks' sums and of the centre, together; the true one is smaller, since rounds are drawn together. What
+the landmarks' subspace does not hold of the records is not in it: there each region has the mean of all records.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def write_regions(folder: Path, estimator: FederatedEstimator) -> None:
             for each in facts
             if each["clear"] != "no"
         ]
-        columns = [*HEAD, *(column for name in names for column in (name, f"{name}: noise"))]
+        columns = [*HEAD, *(column for name in names for column in (name, f"{name}: noise (1 sd)"))]
         write_table(folder / REGIONS, columns, rows)
 
 
@@ -92,19 +92,17 @@ def _values(schema: Schema, mean: Array, noise: Array) -> Iterator[tuple[str, di
         if column.kind == "category":
             for name, value, own in zip(column.values, part.tolist(), spread.tolist(), strict=True):
                 middle = min(max(value / column.largest, 0.0), 1.0)
-                share = {"mean": _rounded(middle), "noise": _rounded(own / column.largest)}
-                yield f"{column.name} = {name}: share", share
+                most = min(own / column.largest, 1.0) if math.isfinite(own) else own
+                yield f"{column.name} = {name}: share", {"mean": _rounded(middle), "noise": _rounded(most)}
         else:
             unit = f" [{column.unit}]" if column.unit else ""
-            low, middle, high = (
-                in_units(column, float(part[0]) + step * float(spread[0])) for step in (-1.0, 0.0, 1.0)
-            )
-            width = spread[0] if isinstance(middle, str) else (float(high) - float(low)) / 2
-            text = f"{low} to {high}" if isinstance(middle, str) else _rounded(width)
-            yield (
-                f"{column.name}{unit}",
-                {"mean": middle if isinstance(middle, str) else _rounded(middle), "noise": text},
-            )
+            place, own = float(part[0]), float(spread[0])
+            low, here, high = (in_units(column, place + off) for off in (-own, 0.0, own))
+            if not math.isfinite(own):
+                text = _rounded(own)  # the ends of the range would say nothing of this region
+            else:
+                text = f"{low} to {high}" if isinstance(here, str) else _rounded((float(high) - float(low)) / 2)
+            yield f"{column.name}{unit}", {"mean": here if isinstance(here, str) else _rounded(here), "noise": text}
 
 
 def in_units(column: Column, value: float) -> float | str:
@@ -123,5 +121,5 @@ def in_units(column: Column, value: float) -> float | str:
 
 
 def _rounded(value: float) -> float | str:
-    """Return a number with four digits; infinity as text, since JSON has none."""
-    return float(f"{value:.4g}") if math.isfinite(value) else "inf"
+    """Return a number with four digits; of infinite noise, that it is unknown."""
+    return float(f"{value:.4g}") if math.isfinite(value) else "unknown"

@@ -53,8 +53,8 @@ class Recipe:
         How clients place their records at home: anchored, diffused, weights or transform. The last is openTSNE's for
         t-SNE and umap's for UMAP.
     radius : float
-        Size of the published map, in units of √(records a client), at most √`MOST_TOGETHER`. A
-        t-SNE of n records takes about as much room.
+        Size of the published map, in units of √(records of a client), of which at most 5000 count. A t-SNE of n
+        records takes about as much room.
     density : bool
         Also release noisy counts of records on a grid over the map: a picture for everyone.
     classes : sequence of str

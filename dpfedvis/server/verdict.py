@@ -384,21 +384,42 @@ def _said(
     found: Regions | None,
     share: tuple[float, float, float] | None,
 ) -> str:
-    parts = [] if directions is None else [_counted(len(directions), "direction") + " of the data"]
+    """Return the verdict in words. That nothing is above the noise is said of what was looked at alone."""
+    number = None if directions is None else len(directions)
     if found is None or share is None:
-        seen = parts[0] if parts else "Nothing that could be judged"
-        said = f"{seen} {_stand(len(directions or ()))} above the noise; this mechanism counts no records, so that "
-        return f"Signal: {WORDS[signal]}. {said}it is not known where on the map they are."
-    clear = int(found.clear.sum())
-    parts.append(f"{clear} of {_counted(len(found.clear), 'region')}" if clear else "no region")
-    seen = " and ".join(parts)
-    head = f"Signal: {WORDS[signal]}. {seen[:1].upper()}{seen[1:]} stand above the noise"
-    low, middle, high = (f"{100 * each:.0f}" for each in share)
+        return f"Signal: {WORDS[signal]}. {_said_without_counts(number)}"
+    clear, regions = int(found.clear.sum()), _counted(len(found.clear), "region")
+    some = f"{clear} of {regions}"
     if signal == "no":
-        return f"{head}: what this map shows is noise, whatever it looks like."
-    holds = "it holds" if clear == 1 else "they hold"
-    tail = "" if signal == "yes" else ". The rest may be noise"
-    return f"{head}; {holds} about {middle} % of the records ({low} to {high} %){tail}."
+        none = " and no direction of the data" if number == 0 else ""
+        nothing = "Neither a direction of the data nor a region" if number == 0 else "No region"
+        said = (
+            f"Only {some}{none} {_stand(clear)} above the noise: too little to tell this map from noise"
+            if clear
+            else f"{nothing} of the map stands above the noise: what it shows is noise"
+        )
+        return f"Signal: {WORDS[signal]}. {said}, whatever it looks like."
+    if not clear:
+        seen = f"{_counted(number or 0, 'direction')} of the data {_stand(number or 0)} above the noise, but no region"
+        return f"Signal: {WORDS[signal]}. {seen}: where on this map the records lie is not known."
+    seen = f"{_counted(number, 'direction')} of the data and {some} stand" if number else f"{some} {_stand(clear)}"
+    but = ", but no direction of the data" if number == 0 else ""
+    low, middle, high = (f"{100 * each:.0f}" for each in share)
+    hold = "This region holds" if clear == 1 else "These regions hold"
+    rest = "" if signal == "yes" else " The rest of the map may be noise."
+    return (
+        f"Signal: {WORDS[signal]}. {seen} above the noise{but}. {hold} about {middle} % of the records "
+        f"({low} to {high} %).{rest}"
+    )
+
+
+def _said_without_counts(directions: int | None) -> str:
+    if directions is None:
+        return "Nothing was released by which this map could be told from noise."
+    seen = f"{_counted(directions, 'direction')} of the data {_stand(directions)} above the noise"
+    if not directions:
+        return f"{seen}: what this map shows is noise, whatever it looks like."
+    return f"{seen}. This mechanism counts no records, so that it is not known where on the map they are."
 
 
 def _counted(number: int, noun: str) -> str:

@@ -48,6 +48,11 @@ def test_the_flags_of_every_command_are_explained() -> None:
         assert not bare, (words, bare)
 
 
+def test_no_help_has_a_name_of_the_code() -> None:
+    for words in ALL:
+        assert not re.findall(r"`\S*`", called(*words, "--help").stdout), words
+
+
 @pytest.mark.parametrize("words", [["run"], ["report"], ["attack"], ["data", "list"]], ids=" ".join)
 def test_the_examples_work_when_pasted(words: list[str], tmp_path: Path) -> None:
     """Those of the other commands are pasted by the tests of these commands.

@@ -33,7 +33,13 @@ def test_a_clear_map_comes_back_and_one_of_noise_is_not_asked() -> None:
     assert told == [("drawn again", 0, 1), ("drawn again", 1, 1)]
     assert drawn_again(good) == first  # from a stream of its own
     assert first.signal == good.verdict_.signal
-    assert drawn_again(fitted(0.05)).comes_back is None
+    assert first.sentence == (
+        f"{good.verdict_.sentence} Made again from records drawn from it, about {100 * first.comes_back:.0f} % of the "
+        "map comes back."
+    )
+    noise = drawn_again(fitted(0.05))
+    assert noise.comes_back is None
+    assert "comes back" not in noise.sentence
 
 
 def test_records_are_drawn_with_the_shares_and_the_spread_of_the_map() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import html
 import json
 import math
 import re
@@ -23,7 +25,7 @@ from dpfedvis.evaluation.metrics.landmarks import certificate_per_record
 from dpfedvis.reporting.interactive_maps import packed, points
 from dpfedvis.reporting.rendering import script_json, shown
 from dpfedvis.reporting.run_facts import Cloud, Grouping, RunFacts, StatementMismatch
-from dpfedvis.reporting.run_report import write_report
+from dpfedvis.reporting.run_report import region_rows, trusted, write_report
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording, RecordingError
 from tests.makers import HOSTILE, MARKED, marked_run, run
@@ -329,10 +331,77 @@ def test_a_verdict_stands_beside_the_map_and_fades_what_is_weak(private: Path, t
     assert figures(page(copy))["map"]["weak"] is None
 
 
+def words_in(svg: str) -> str:
+    """What a drawing says; its letters are drawn, and each line stands beside them as a comment."""
+    return " ".join(html.unescape(each) for each in re.findall(r"<!-- (.*?) -->", svg))
+
+
+def test_a_map_of_noise_is_an_empty_frame_that_says_so(private: Path) -> None:
+    facts = RunFacts.read(private)
+    assert facts.verdict is not None
+    assert facts.verdict.signal == "no"
+    svg = (private / "figures" / "map.svg").read_text()
+    assert facts.verdict.sentence in words_in(svg)
+    assert facts.statement["headline"] in words_in(svg)
+    assert "PathCollection" not in svg
+    spec = figures(page(private))["map"]
+    assert spec["noise"] == facts.verdict.sentence
+    assert np.frombuffer(base64.b64decode(spec["weak"]["bdata"]), "<u1").all()
+    assert "drawn only on request" in page(private)
+
+
+def test_the_picture_of_a_map_says_its_verdict_and_what_is_faded(simulated: Path, exact: Path) -> None:
+    for folder in (simulated, exact):
+        facts = RunFacts.read(folder)
+        svg = (folder / "figures" / "map.svg").read_text()
+        assert facts.verdict is not None
+        weak = facts.verdict.weak is not None and facts.verdict.weak.any()
+        assert facts.verdict.sentence in words_in(svg)
+        assert facts.statement["headline"] in words_in(svg)
+        assert ("faded: not above the noise" in words_in(svg)) == weak == (folder == simulated)
+        assert "PathCollection" in svg
+        spec = figures(page(folder))["map"]
+        assert spec["noise"] == ""
+        assert spec["note"] == f"{facts.verdict.sentence}\n{facts.statement['headline']}"
+
+
+def test_each_region_is_in_a_table_with_its_noise(simulated: Path, private: Path) -> None:
+    assert "What each region is" in page(simulated)
+    rows = list(csv.DictReader((simulated / "regions.csv").read_text().splitlines()))
+    head = "region</th>"
+    (table,) = [each for each in re.findall(r"<table>.*?</table>", page(simulated), flags=re.DOTALL) if head in each]
+    assert table.count("<tr>") == 1 + len(rows)
+    for row in rows:
+        assert f"{shown(float(row['x0']))} ± {shown(float(row['x0: noise (1 sd)']), 2)}" in table
+        assert f"{100 * float(row['share']):.1f} % ± {100 * float(row['share_noise']):.1f} %" in table
+    assert "What each region is" not in page(private)  # of a map of noise
+    seen = {"region": 3, "clear": "weak", "landmarks": 2, "share": 0.25, "share_noise": 0.1}
+    values = {"age [years]": {"mean": 61.5, "noise": 4.0}, "<grade>": {"mean": "low", "noise": "low to high"},
+              "sex = f: share": {"mean": 0.5, "noise": "unknown"}}  # fmt: skip
+    head_row, table_rows = region_rows([{**seen, "values": values}, {**seen, "clear": "no", "values": values}])
+    assert head_row == ["region", "above the noise", "share of the records", *values]
+    assert table_rows == [["3", "a hint", "25.0 % ± 10.0 %", "61.5 ± 4", "low (low to high)", "0.5 ± unknown"]]
+
+
+def test_how_much_comes_back_is_said_on_the_page_and_in_the_statement(simulated: Path) -> None:
+    back = json.loads((simulated / "verdict.json").read_text())["comes_back"]
+    said = f"Made again from records drawn from it, about {100 * back:.0f} % of the map comes back."
+    (card,) = re.findall(r'data-verdict="partly">.*?</div>', page(simulated), flags=re.DOTALL)
+    assert said in card
+    for name in ("statement.md", "statement.html"):
+        assert said in (simulated / name).read_text(), name
+
+
+def test_what_was_released_is_told_in_whole_words(private: Path, tmp_path: Path) -> None:
+    assert "published a map of protected landmarks, and each client places" in page(private)
+    clusters = run(tmp_path / "run", map="clusters", clusters=3, landmarks=10, epsilon=8.0)
+    assert "published a map of protected landmarks with the centres of the clusters, and each client" in page(clusters)
+
+
 def test_three_numbers_stand_beside_the_map(private: Path, exact: Path, open_run: Path) -> None:
     """What may be learned, in guesses, and who is trusted: from the statement."""
     for folder, who in (
-        (private, "Most sites, not the server"), (exact, "Everybody who sees the uploads"),
+        (private, "Whoever ran this machine"), (exact, "Everybody who sees the uploads"),
         (open_run, "Everybody who sees the uploads"),
     ):  # fmt: skip
         hero = page(folder).split('<div class="numbers">')[1].split("</section>")[0]
@@ -348,6 +417,21 @@ def test_three_numbers_stand_beside_the_map(private: Path, exact: Path, open_run
         else:
             assert "No number bounds it" in hero
             assert "of 100 guesses" not in hero
+
+
+def test_nobody_must_be_trusted_only_between_machines(private: Path, real: Path) -> None:
+    for folder, between in ((private, "Most sites, not the server"), (real, "Nobody")):
+        statement = json.loads((folder / "statement.json").read_text())
+        assert statement["one_machine"] is True
+        few, more = trusted(statement)
+        assert few == "Whoever ran this machine"
+        assert more.startswith(f"Trust {statement['trusts'][0]}: ")
+        assert trusted({**statement, "one_machine": False})[0] == between
+
+
+def test_a_dot_is_said_to_be_no_record_where_it_is_none(private: Path, simulated: Path, exact: Path) -> None:
+    said = "A dot is no record, and how many dots there are says nothing about how many records."
+    assert [page(each).count(said) for each in (private, simulated, exact)] == [1, 1, 0]
 
 
 def test_the_certificate_is_that_of_the_exact_rows(exact: Path) -> None:

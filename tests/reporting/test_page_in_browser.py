@@ -67,6 +67,8 @@ def dense(private: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     arrays["shares"][3, 1:3, 1:3] += 0.1
     arrays["shares"][7, 5:7, 5:7] += 0.1
     np.savez(folder / "density.npz", **{**arrays, "noise": np.array(1e-3)})
+    verdict = {**json.loads((folder / "verdict.json").read_text()), "signal": "partly", "sentence": "In part."}
+    (folder / "verdict.json").write_text(json.dumps(verdict))
     write_report(folder)
     return folder
 
@@ -365,8 +367,9 @@ def test_maps_can_be_saved_as_pictures_that_say_what_they_are(dense: Path, opene
     svg = browser.execute_script("return svgOf(document.getElementById('plot-map').chart)")
     root = ElementTree.fromstring(svg)
     texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts[-1] == json.loads((dense / "statement.json").read_text())["headline"]
-    assert texts[-1].startswith("Simulation (seeded noise); with real noise this would be ε = 4")
+    headline = json.loads((dense / "statement.json").read_text())["headline"]
+    assert " ".join(texts).endswith(f"In part. {headline}")
+    assert headline.startswith("Simulation (seeded noise); with real noise this would be ε = 4")
     assert len(list(root.iter("{http://www.w3.org/2000/svg}path"))) > 1
     png = browser.execute_async_script(
         "const done = arguments[0]; pngOf(document.getElementById('plot-map').chart).then(async (blob) =>"
@@ -378,6 +381,22 @@ def test_maps_can_be_saved_as_pictures_that_say_what_they_are(dense: Path, opene
         click(browser, "tools-map", name)
     settled(browser)
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_a_map_of_noise_is_an_empty_frame_until_it_is_asked_for(private: Path, opened: Callable[..., Browser]) -> None:
+    from selenium.webdriver.common.by import By
+
+    browser = opened(private / "report.html")
+    sentence = json.loads((private / "verdict.json").read_text())["sentence"]
+    assert browser.find_element(By.CSS_SELECTOR, "#plot-map .verdict").text == sentence
+    assert not any(trace["visible"] for trace in traces(browser, "map"))
+    before = inked(browser, "map")
+    assert "faded" not in browser.find_element(By.ID, "legend-map").text
+    button = click(browser, "controls-map", "noise")
+    settled(browser)
+    assert button.get_attribute("aria-pressed") == "true"
+    assert inked(browser, "map") > before
+    assert "faded: not above the noise" in browser.find_element(By.ID, "legend-map").text
 
 
 def test_a_finger_points_where_it_lifts(simulated: Path, opened: Callable[..., Browser]) -> None:

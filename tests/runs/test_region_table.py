@@ -16,7 +16,7 @@ from accounting import Budget
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.data import Schema
 from dpfedvis.data.columns import Column
-from dpfedvis.runs.region_table import HEAD, in_units, region_facts, write_regions
+from dpfedvis.runs.region_table import HEAD, _numbers, _values, in_units, region_facts, write_regions
 from dpfedvis.runs.tables import write_table
 
 SCHEMA = Schema.of(
@@ -81,6 +81,7 @@ def test_a_region_is_described_in_the_units_of_its_columns(map_of_patients: FedT
     with (tmp_path / "regions.csv").open(newline="") as file:
         head, *rows = list(csv.reader(file))
     assert head[: len(HEAD)] == HEAD
+    assert head[-2:] == ["seen", "seen: noise (1 sd)"]
     assert "sex = f: share" in head
     assert [row[1] for row in rows] == [each["clear"] for each in facts if each["clear"] != "no"]
     shares = [float(row[head.index("sex = f: share")]) for row in rows]
@@ -95,6 +96,17 @@ def test_the_noise_that_is_stated_covers_what_another_seed_gives(map_of_patients
         if each["clear"] == "yes":
             value = each["values"]["age [years]"]
             assert min(abs(value["mean"] - age) for age in (20, 80)) < 4 * value["noise"] + 3
+
+
+def test_noise_of_a_share_ends_at_one_and_infinite_noise_is_unknown() -> None:
+    mean = np.full(6, 0.5)
+    exact, far, lost = (dict(_values(SCHEMA, mean, np.full(6, each))) for each in (0.0, 9.0, math.inf))
+    assert far["sex = f: share"]["noise"] == 1.0
+    assert far["age [years]"]["noise"] == 50.0  # half of its range
+    assert far["seen"]["noise"] == "2020-01-01 to 2020-12-31"
+    assert {each["noise"] for each in lost.values()} == {"unknown"}
+    assert {name: each["mean"] for name, each in lost.items()} == {name: each["mean"] for name, each in exact.items()}
+    assert dict(_numbers(mean[:1], np.array([math.inf])))["x0"]["noise"] == "unknown"
 
 
 @given(st.floats(0, 1))

@@ -15,8 +15,19 @@ from accounting import Budget, InvalidParameter
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.errors import NoSignalWarning
 from dpfedvis.protocol import wire
+from dpfedvis.server.regions import Regions
 from dpfedvis.server.subspace import edge_of
-from dpfedvis.server.verdict import Verdict, _without_centre, judged, threshold, unjudged, verdict_of_rows
+from dpfedvis.server.verdict import (
+    WORDS,
+    Signal,
+    Verdict,
+    _said,
+    _without_centre,
+    judged,
+    threshold,
+    unjudged,
+    verdict_of_rows,
+)
 
 BRIEF = {"tsne": {"early_exaggeration_iter": 20, "n_iter": 40}, "n_jobs": 1}
 FAST = {"placement": "weights", "anchors": 60}
@@ -156,6 +167,63 @@ def test_the_verdict_from_its_numbers(
     directions: int | None, frame: float, clear: float, supported: float, count: int, signal: str
 ) -> None:
     assert judged(directions, frame, clear, supported, count) == signal
+
+
+HELD = "hold about 90 % of the records (48 to 100 %)."
+REST = "The rest of the map may be noise."
+LOOKS = "noise, whatever it looks like."
+
+
+@pytest.mark.parametrize(
+    ("signal", "directions", "clear", "said"),
+    [
+        ("yes", 2, 9, f"2 directions of the data and 9 of 10 regions stand above the noise. These regions {HELD}"),
+        ("yes", None, 9, f"9 of 10 regions stand above the noise. These regions {HELD}"),
+        (
+            *("partly", 0, 7),
+            f"7 of 10 regions stand above the noise, but no direction of the data. These regions {HELD} {REST}",
+        ),
+        (
+            *("partly", 1, 3),
+            f"1 direction of the data and 3 of 10 regions stand above the noise. These regions {HELD} {REST}",
+        ),
+        (
+            *("partly", 1, 0),
+            "1 direction of the data stands above the noise, but no region: where on this map the records lie is not "
+            "known.",
+        ),
+        (
+            *("no", 0, 4),
+            "Only 4 of 10 regions and no direction of the data stand above the noise: too little to tell this map from "
+            f"{LOOKS}",
+        ),
+        ("no", None, 1, f"Only 1 of 10 regions stands above the noise: too little to tell this map from {LOOKS}"),
+        (
+            *("no", 0, 0),
+            f"Neither a direction of the data nor a region of the map stands above the noise: what it shows is {LOOKS}",
+        ),
+        ("no", None, 0, f"No region of the map stands above the noise: what it shows is {LOOKS}"),
+    ],
+)
+def test_each_case_has_a_sentence_that_agrees_with_itself(
+    signal: Signal, directions: int | None, clear: int, said: str
+) -> None:
+    numbers = np.arange(10)
+    found = Regions(numbers, np.full(10, 0.1), np.full(10, 0.01), numbers < clear)
+    seen = None if directions is None else (0.2,) * directions
+    sentence = _said(signal, seen, found, (0.48, 0.9, 1.0))
+    assert sentence == f"Signal: {WORDS[signal]}. {said}"
+
+
+@pytest.mark.parametrize(
+    ("directions", "said"),
+    [(None, "Nothing was released by"), (0, "No direction of the data stands"), (2, "2 directions of the data stand")],
+)
+def test_a_map_without_counts_has_a_sentence_too(directions: int | None, said: str) -> None:
+    seen = None if directions is None else (0.2,) * directions
+    sentence = _said("partly" if directions else "no", seen, None, None)
+    assert said in sentence
+    assert ("what this map shows is noise" in sentence) == (directions == 0)
 
 
 def test_the_direction_that_the_noise_of_the_centre_makes_is_left_out() -> None:

@@ -79,6 +79,10 @@ class PointMap {
       box, label: byId("plot", key).getAttribute("aria-label"), note: spec.note,
       tell: (text) => { const said = byId("said", key); if (said) said.textContent = text; },
     });
+    if (spec.noise) {
+      this.off.add("points");
+      byId("plot", key).append(make("p", { class: "verdict", text: spec.noise }));
+    }
     byId("plot", key).chart = this.chart; // for whoever looks at the page from outside
     if (!spec.compact) this.controls();
     this.update();
@@ -161,12 +165,13 @@ class PointMap {
       });
       made.prepend(mark(each.look), " ");
       return made;
-    }), ...(this.density && !this.off.has("density") ? [this.density.scale(this.area)] : []));
+    }), ...(this.weak?.some(Boolean) && !this.off.has("points") ? [make("span", { class: "scale", text: "faded: not above the noise" })] : []),
+    ...(this.density && !this.off.has("density") ? [this.density.scale(this.area)] : []));
   }
 
   controls() {
     const { key, spec, chart, density } = this, controls = byId("controls", key), tools = byId("tools", key);
-    const layer = (name, text) => toggle(text, true, (on) => {
+    const layer = (name, text) => toggle(text, !this.off.has(name), (on) => {
       this.off[on ? "delete" : "add"](name);
       this.update();
     });
@@ -183,7 +188,7 @@ class PointMap {
     const parts = [
       ...(density ? [layer("density", "density"), ...(density.named ? [layer("names", "names")] : [])] : []),
       ...(this.anchors ? [layer("anchors", "anchors")] : []),
-      ...(density || this.anchors ? [layer("points", `${spec.noun}s`)] : []),
+      ...(density || this.anchors || spec.noise ? [layer("points", spec.noise ? "noise" : `${spec.noun}s`)] : []),
     ];
     if (parts.length) controls.append(group("Layers", ...parts));
     if (spec.search) this.search(controls);

@@ -1,8 +1,23 @@
 // A map as a file that says below what it is. Both are drawn by the layers that the reader sees.
 
+const LINE = 18, LETTER = 6.6; // pixels of a line and of a letter of what stands below a picture
+
+// What stands below, in lines that fit.
+const footOf = (chart) => {
+  const most = Math.max(20, Math.floor((chart.width - 20) / LETTER));
+  return chart.note.split("\n").filter(Boolean).flatMap((part) => {
+    const lines = [""];
+    for (const word of part.split(" ")) {
+      if (lines.at(-1) && lines.at(-1).length + 1 + word.length > most) lines.push("");
+      lines.push(`${lines.pop()} ${word}`.trim());
+    }
+    return lines;
+  });
+};
+
 // As PNG, in twice the size.
 const pngOf = async (chart) => {
-  const made = make("canvas"), ratio = 2, foot = chart.note ? 26 : 0, { ink, panel } = theme();
+  const made = make("canvas"), ratio = 2, words = footOf(chart), foot = words.length ? LINE * words.length + 8 : 0, { ink, panel } = theme();
   made.width = chart.width * ratio;
   made.height = (chart.height + foot) * ratio;
   const pen = made.getContext("2d");
@@ -13,13 +28,13 @@ const pngOf = async (chart) => {
   pen.fillRect(0, 0, chart.width, chart.height + foot);
   Object.assign(pen, { globalCompositeOperation: "source-over", fillStyle: ink, textAlign: "left", textBaseline: "middle" });
   pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-  pen.fillText(chart.note, 10, chart.height + foot / 2, chart.width - 20);
+  words.forEach((line, number) => pen.fillText(line, 10, chart.height + 4 + LINE * (number + 0.5), chart.width - 20));
   return new Promise((done) => made.toBlob(done, "image/png"));
 };
 
 // As SVG: text stays text, and areas stay areas.
 const svgOf = (chart) => {
-  const foot = chart.note ? 26 : 0, { ink, panel } = theme(), lines = [];
+  const said = footOf(chart), foot = said.length ? LINE * said.length + 8 : 0, { ink, panel } = theme(), lines = [];
   const text = (words) => words.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
   for (const layer of chart.layers.filter((each) => !each.hidden)) {
     if (layer.fills) {
@@ -50,7 +65,8 @@ const svgOf = (chart) => {
         `font-size="15" fill="${ink}" stroke="${panel}" stroke-width="5" paint-order="stroke">${text(short(name, 24))}</text>`);
     }
   }
-  if (chart.note) lines.push(`<text x="10" y="${chart.height + 17}" font-size="12" fill="${ink}">${text(chart.note)}</text>`);
+  said.forEach((line, number) => lines.push(
+    `<text x="10" y="${chart.height + LINE * (number + 1)}" font-size="12" fill="${ink}">${text(line)}</text>`));
   const size = `width="${chart.width}" height="${chart.height + foot}"`;
   return `<svg xmlns="${SVG}" ${size} font-family="sans-serif"><rect ${size} fill="${panel}"/>${lines.join("\n")}</svg>\n`;
 };

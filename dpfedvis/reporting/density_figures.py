@@ -23,7 +23,9 @@ NAMED = 20  # classes up to which a legend names them
 _ANCHOR, _OWN = "#707070", "#d55e00"
 
 
-def draw_density(anchors: Array, density: Density, path: Path, *, title: str = "", caption: str = "") -> None:
+def draw_density(
+    anchors: Array, density: Density, path: Path, *, title: str = "", caption: str = "", dots: bool = True
+) -> None:
     """Draw the density over the landmarks' map.
 
     Parameters
@@ -34,10 +36,12 @@ def draw_density(anchors: Array, density: Density, path: Path, *, title: str = "
     path : Path
     title, caption : str
         The caption stands below: ε and whom it trusts.
+    dots : bool
+        Whether the anchors are drawn: not where they are noise.
     """
     figure, axes = _canvas()
     colours = _colours(density.layers)
-    _background(axes, anchors, density, colours)
+    _background(axes, anchors if dots else anchors[:0], density, colours)
     _legend(axes, colours, "most frequent class")
     _finish(axes, half_side(anchors), title, caption)
     save_png(figure, path)

@@ -55,12 +55,14 @@ def write_report(folder: str | Path) -> Path:
     facts = RunFacts.read(folder)
     config, name = facts.config, facts.config.data_name
     if facts.density is not None:
+        dots = facts.verdict is None or facts.verdict.signal != "no"
         draw_density(
             facts.cloud.places,
             facts.density,
             facts.folder / DENSITY_PICTURE,
             title=f"{config.map} of {name}: density on the landmarks' map",
-            caption=caption(facts.statement, facts.density),
+            caption=caption(facts.statement, facts.density, dots),
+            dots=dots,
         )
     drawn = drawings(facts)
     title = f"{config.map} of {name}, {config.mechanism}, release {config.release}"

@@ -61,6 +61,13 @@ def test_any_shares_can_be_drawn(shares: np.ndarray, tmp_path: Path) -> None:
     picture(tmp_path / "a.png")
 
 
+def test_anchors_that_are_noise_are_left_out(tmp_path: Path) -> None:
+    for dots in (True, False):
+        draw_density(published().places, density(np.zeros((1, 8, 8)), noise=1.0), tmp_path / f"{dots}.png", dots=dots)
+    grey, bare = (shown(picture(tmp_path / f"{dots}.png"), "#707070") for dots in (True, False))
+    assert grey > 2 * bare + 20
+
+
 def test_named_classes_have_the_looks_of_any_groups_and_all_others_are_grey() -> None:
     assert class_looks(("3", "7", "other")) == {"3": looks(2)[0], "7": looks(2)[1], "other": REST}
     assert list(class_looks(tuple(map(str, range(40))))) == [str(each) for each in range(40)]

@@ -347,7 +347,7 @@ def test_a_map_of_noise_is_an_empty_frame_that_says_so(private: Path) -> None:
     spec = figures(page(private))["map"]
     assert spec["noise"] == facts.verdict.sentence
     assert np.frombuffer(base64.b64decode(spec["weak"]["bdata"]), "<u1").all()
-    assert "drawn only on request" in page(private)
+    assert "The anchors are noise, and drawn only on request" in page(private)
 
 
 def test_the_picture_of_a_map_says_its_verdict_and_what_is_faded(simulated: Path, exact: Path) -> None:

@@ -99,7 +99,7 @@ def test_numbers_of_the_readme_are_those_of_the_report() -> None:
         for line in README.splitlines()
         if "gregate |" in line or "local |" in line
     ]
-    assert len(rows) == 7
+    assert len(rows) == 8
     data = ""
     for named, features, epsilon, trust, score, *_ in rows:
         data = named.split(",")[0].lower() or data

@@ -23,7 +23,7 @@ HOME = "records"  # the release of input perturbation
 MEAN_CELLS = 2.0**12  # of a cell of a sum, in a mean over a client's records
 MOST_NOISE = 2.0**46  # cells: the sampler has room for 2⁴⁹
 LEAST_OWN = 1e-6  # of the common noise: by less a site's own ε is not missed, as calibration leaves that much room
-MOST_OWN = 1e6  # times the common noise: digits of the common noise would be lost in what an event states
+MOST_OWN = 1e3  # times the common noise, which is taken out of what an event states: see `common_sigma`
 
 
 @dataclass(frozen=True)

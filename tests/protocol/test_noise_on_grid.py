@@ -6,8 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from accounting import Budget, PlannedRelease, calibrate
+from accounting import Budget, GaussianRelease, PlannedRelease, calibrate
 from accounting.noise import parameter
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.mechanisms.density import GridCounts
@@ -17,6 +19,7 @@ from dpfedvis.mechanisms.second_moments import SecondMoments
 from dpfedvis.numerics.exact import Grid
 from dpfedvis.numerics.kernels import Kernel
 from dpfedvis.protocol.messages import Description
+from dpfedvis.protocol.noise import common_sigma
 from dpfedvis.protocol.noise_plan import drawn_by
 from dpfedvis.server.members import Members
 from dpfedvis.server.private_map import Learner
@@ -50,3 +53,14 @@ def test_noise_on_the_grid_is_that_of_the_closed_form(kind, epsilon, trust):
     cells = parameter(event.sigma, event.grid, parties=parties, least=least)
     assert cells * least >= 32
     assert continuous <= cells * math.sqrt(parties) * event.grid <= continuous * 1.002
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1e-6, 1e3))
+def test_the_common_noise_is_never_less_than_planned(common: float, times: float) -> None:
+    """Others rely on it, however much a site adds of its own."""
+    own = times * common
+    event = GaussianRelease(
+        what="sums", client="a", sensitivity=1.0, sigma=math.hypot(common, own), own=own, trust="aggregate",
+        parties=3, threshold=3, colluders=0,
+    )  # fmt: skip
+    assert common <= common_sigma(event) <= common * (1 + 1e-8)

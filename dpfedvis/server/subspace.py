@@ -191,7 +191,7 @@ def client_level_remark(
     )
     if worst >= 1:
         return (
-            f"{said} **So the map is mostly noise**: noise and largest signal are equal for about {enough} "
+            f"{said} So the map is mostly noise: noise and largest signal are equal for about {enough} "
             "clients; a useful map needs several times as many."
         )
     return f"{said} Data that do not fill their bounds have a smaller signal."

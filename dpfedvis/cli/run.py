@@ -153,8 +153,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _foresee(found: Forecast) -> None:
     """Stop before anything is spent where no data can be seen; warn on a terminal where they hardly can."""
-    ways = ", ".join(way.sentence for way in found.ways)
-    instead = f" Enough would be: {ways}." if ways else ""
+    ways = " or ".join(way.sentence for way in found.ways)
+    instead = f" Enough would be {ways}." if ways else ""
     if found.signal == "no":
         raise NothingToShow(f"{found.sentence}{instead} Nothing was spent; --anyway goes on")
     if found.signal == "unlikely" and not hidden():

@@ -64,6 +64,8 @@ def test_each_site_spends_its_own_and_no_more(trust: str) -> None:
         budget = contract.budget_of(name)
         assert budget is not None
         assert budget.epsilon == (limit or 4.0)
+        # Its own ledger would refuse the release after the last by its own ε, and not by that of the run.
+        assert [each.budget for each in owned[name]._accounts.values()] == [budget]
         assert owned[name].events(contract.run, name) == [each for each in ledger.events() if each.client == name]
         if trust != "central" and limit is not None:
             assert spent == pytest.approx(limit, rel=1e-5)

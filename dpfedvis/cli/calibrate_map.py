@@ -169,7 +169,7 @@ def _stages(arguments: argparse.Namespace, contract: Contract, budget: Budget) -
     for release in contract.plan.multipliers.releases:
         what = release.planned.what
         single = SINGLE_RELEASES.get(what)
-        mechanism = contract.mechanism if single is None else single(trust=contract.trust)  # type: ignore[call-arg]
+        mechanism = contract.mechanism if single is None else single(trust=contract.trust)  # type: ignore[call-arg]  # all have it
         public = replace(learner.public_for(contract.features), landmarks=2)
         plan = contract.site_plans(mechanism, public)[0]
         found.append(

@@ -300,7 +300,7 @@ def _ways(program: Program, members: Members) -> tuple[Way, ...]:
 
     def with_budget(factor: float, trust: str) -> Program:
         larger = replace(budget, epsilon=budget.epsilon * factor)
-        return Program(replace(settings, budget=larger, mechanism=replace(mechanism, trust=trust)))  # type: ignore[type-var]
+        return Program(replace(settings, budget=larger, mechanism=replace(mechanism, trust=trust)))  # type: ignore[type-var]  # frozen
 
     found = []
     trust = mechanism.trust

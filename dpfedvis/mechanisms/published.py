@@ -98,7 +98,8 @@ class PublishedFedDL(BaseMechanism):
         pull = np.exp(-gamma * to_records)
         data = (pull.T @ X - pull.sum(axis=0)[:, None] * Y) / len(X)
         values = (4 * gamma / len(Y)) * (landmarks.push(gamma) - data)
-        scale = self.beta * float(np.std(values, dtype=np.float64))
+        # The scale takes as long as a gradient: not where no noise is drawn.
+        scale = self.beta * float(np.std(values, dtype=np.float64)) if self.beta else 0.0
         if scale == 0:
             return Message(values)
         noisy = values + scale * generator.standard_normal(values.shape)

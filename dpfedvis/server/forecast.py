@@ -3,7 +3,7 @@
 *Directions.* The second moments are in units of C², to which all records are clipped, so that their trace is at most 1.
 Noise of standard deviation s on, and s/√2 off, the diagonal has eigenvalues up to e = s√(2m). A direction with a share
 λ > e/2 of the variance is seen at λ + e²/4λ (Benaych-Georges & Nadakuditi 2011), so that it clears f·e, with f of
-`dpfedvis.server.verdict.threshold`, where λ > e(f + √(f² − 1))/2. With a trace of at most 1 at most 1/λ of them can.
+`dpfedvis.server.subspace.threshold`, where λ > e(f + √(f² − 1))/2. With a trace of at most 1 at most 1/λ of them can.
 
 *Regions.* The counts of a map's settled rounds together have noise s. A landmark that holds all records is clear at
 q·s < 1, with q of `dpfedvis.server.regions.quantile`; where that fails, no region of any data is. Of k landmarks that
@@ -34,8 +34,7 @@ from dpfedvis.server.private_map import Learner, landmarks_for
 from dpfedvis.server.program import Program
 from dpfedvis.server.regions import SETTLED, quantile
 from dpfedvis.server.rounds import one_sweep
-from dpfedvis.server.subspace import edge_of
-from dpfedvis.server.verdict import threshold
+from dpfedvis.server.subspace import edge_of, threshold
 
 Outlook = Literal["yes", "partly", "unlikely", "no"]
 # Chosen on digits, Fashion-MNIST and a Gaussian blob (reports/verdict).

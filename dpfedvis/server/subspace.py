@@ -12,8 +12,6 @@ from dpfedvis.numerics.exact import AXES_UNIT, Grid, integer_axes
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.protocol.subspace import Subspace
 
-# Eigenvalues above this many times the edge of pure noise belong to directions that are mostly signal.
-CLEAR = 1.1
 FEWEST = 10  # directions of a map that sees fewer,
 ENOUGH = 0.7  # unless they have so much of the variance
 LEAST_VARIANCE = 1e-60  # keeps grid and kernel finite where nothing was seen
@@ -104,12 +102,21 @@ def unseen_subspace(centre: Array, spread: float, raw: Grid, generator: np.rando
 
 def components_seen(moments: Array, noise: float) -> int:
     """Return how many directions of noisy second moments stand above the edge of noise; see `principal_subspace`."""
-    return int(np.sum(np.linalg.eigvalsh(moments) > CLEAR * edge_of(noise, len(moments))))
+    return int(np.sum(np.linalg.eigvalsh(moments) > threshold(len(moments)) * edge_of(noise, len(moments))))
 
 
 def edge_of(noise: float, features: int) -> float:
     """Return how large eigenvalues of pure noise get: e = 2 √(m/2)·noise (Wigner)."""
     return 2 * math.sqrt(features / 2) * noise
+
+
+def threshold(features: int) -> float:
+    """Return how many times its edge noise alone hardly ever reaches: max(1.1, 1 + m^{−2/3}).
+
+    The largest eigenvalue of noise is off the edge by about m^{−2/3} of it (Tracy & Widom 1994): pure noise gets there
+    in at most 1 % of releases (simulated, m = 2 … 200).
+    """
+    return max(1.1, 1 + math.pow(features, -2 / 3))
 
 
 def principal_subspace(
@@ -120,9 +127,9 @@ def principal_subspace(
     A symmetric matrix of independent noise, of standard deviation `noise` on and noise/√2 off the diagonal, has
     eigenvalues up to the edge e = 2 √(m/2)·noise (Wigner). A direction of variance λ > e/2 appears with eigenvalue
     λ + e²/(4λ), and the squared cosine between the seen and the true direction is 1 − e²/(4λ²) (Benaych-Georges &
-    Nadakuditi 2011). Directions with an eigenvalue above `CLEAR`·e are kept: that squared cosine is then above 0.58.
-    With fewer than `FEWEST` of them, and less than `ENOUGH` of the variance, the next ones are kept, too, although they
-    are nearly random, and share what is left: records are then compared by more than what the budget could see.
+    Nadakuditi 2011). Directions with an eigenvalue above `threshold`(m)·e are kept: that squared cosine is then above
+    0.58. With fewer than `FEWEST` of them, and less than `ENOUGH` of the variance, the next ones are kept, too,
+    although they are nearly random, and share what is left: records are then compared by more than what was seen.
 
     Parameters
     ----------
@@ -142,7 +149,7 @@ def principal_subspace(
     values, vectors = np.linalg.eigh(moments)
     values, vectors = values[::-1], vectors[:, ::-1]
     edge = edge_of(noise, len(moments))
-    clear = min(checks.count("components", most), int(np.sum(values > CLEAR * edge)))
+    clear = min(checks.count("components", most), int(np.sum(values > threshold(len(moments)) * edge)))
     # Noise raises an eigenvalue λ ≥ edge/2 to λ + edge²/(4λ); this inverts it.
     seen = values[:clear]
     variances = (seen + np.sqrt(seen**2 - edge**2)) / 2

@@ -27,7 +27,7 @@ from dpfedvis.server.private_map import Learned
 from dpfedvis.server.regions import Regions, pooled, regions, settled
 from dpfedvis.server.round_log import Tally
 from dpfedvis.server.session import Average, Session
-from dpfedvis.server.subspace import CLEAR, edge_of
+from dpfedvis.server.subspace import edge_of, threshold
 
 _R = TypeVar("_R", SecondMoments, Moments)
 Signal = Literal["yes", "partly", "no"]
@@ -287,14 +287,6 @@ def _without_centre(shares: Array, offset: float) -> Array:
     if not len(shares) or shares.min() > OFFSET * offset:
         return shares
     return np.delete(shares, int(np.abs(shares - offset).argmin()))
-
-
-def threshold(features: int) -> float:
-    """Return how many times its edge noise alone hardly ever reaches: max(1.1, 1 + m^{−2/3}).
-
-    The largest eigenvalue of noise is off the edge by about m^{−2/3} of it (Tracy & Widom 1994).
-    """
-    return max(CLEAR, 1 + math.pow(features, -2 / 3))
 
 
 def judged(directions: int | None, frame: float, clear: float, supported: float, count: int) -> Signal:

@@ -16,21 +16,24 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.cluster import AgglomerativeClustering, KMeans, SpectralClustering
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
-from sklearn.neighbors import NearestNeighbors
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 from accounting import Budget
 from dpfedvis import FederatedData, FedSpectralClustering, FedUMAP
 from dpfedvis.data import load
 from dpfedvis.data.example import hospitals
 from dpfedvis.evaluation.metrics import METRICS, Evaluated
+from dpfedvis.protocol.published_map import PublishedMap
 from dpfedvis.runs.code_version import code_version
-from dpfedvis.site.placement import ByWeights, Diffused
+from dpfedvis.site.placement import ByWeights, Diffused, Placement
 
 HERE = Path(__file__).parent
 DELTA = 1e-5
@@ -42,15 +45,23 @@ defaults. Digits: all 1,797; Fashion-MNIST: 10,000. Nothing was chosen on MNIST,
 CLUSTERS = """\
 NMI / ARI with the classes, as many clusters as classes. *Private clusters*: `FedSpectralClustering(budget=…)`. *k-means
 in the map*: of the places of all clients' records in the same private map, which in a real federation nobody has: what
-private clusters are held against. The next four columns were tried on the same landmarks: k-means, Ward and spectral
-clustering of the landmarks, and the clusters that are published, each with the nearest landmark (or anchor) in the
-subspace instead of the place on the map. There a client's own neighbours have no say, and that is what they lose by."""
+private clusters are held against. Mean of the seeds ± the standard deviation of one."""
+TRIED = """\
+Tried on the same landmarks: k-means, Ward and spectral clustering of the landmarks, and the clusters that are
+published, each with the nearest landmark (or anchor) in the subspace instead of the place on the map. There a client's
+own neighbours have no say, and that is what they lose by."""
 MAPS = """\
 *Across clients*: each client's points classified by the others' (10-NN). *Shared classes*: the same, over classes of
 which the others hold ten records or more, classes counting alike. *Purity*: share of a point's ten nearest, of all
 clients, that are of its class, classes counting alike. *CA*: a 7:3 split over all. *At home*: of a record's ten nearest
 among its client's own, the share kept. Under `by-class` each client has one class: the first two have no meaning, and
 purity and CA can be had by drawing each client's records to one place: read them beside *at home*."""
+LACKING = """\
+What a client can do that lacks a class: for each client up to 200 records of classes of which it has fewer than ten are
+drawn from the others and placed by it as new ones, together with its own; they are classified by the other clients'
+points, the drawn ones left out (10-NN, classes counting alike; chance is one over the number of classes). *None of
+it*: the same for a client that has no records but the new ones, as `transform` places them."""
+DRAWN, SCARCE, NEIGHBORS = 200, 10, 10
 SCORES = ("ca_cross_10", "ca_shared_10", "purity_10", "ca_10", "npa_home_10")
 
 
@@ -74,6 +85,41 @@ def map_scores(fed: FederatedData, places: np.ndarray) -> dict[str, float | None
     """Scores of a map of all clients' records, which in a real federation nobody has."""
     evaluated = Evaluated(fed, places)
     return {key: METRICS[key].function(evaluated) for key in SCORES}
+
+
+def lacking(fed: FederatedData, published: PublishedMap, place: Placement, places: np.ndarray) -> list[float] | None:
+    """Score new records of classes that a client lacks: placed among its own, and by themselves.
+
+    Parameters
+    ----------
+    fed : FederatedData
+    published : PublishedMap
+    place : Placement
+    places : array of shape (n, 2)
+        Of all clients' records, by the same placement.
+    """
+    X, y = fed.pooled()
+    names, codes = np.unique(y, return_inverse=True)
+    held = np.bincount(codes, minlength=len(names))
+    asked, right = np.zeros(len(names)), np.zeros((2, len(names)))
+    for client, part in enumerate(fed.index.slices):
+        own = np.bincount(codes[part], minlength=len(names))
+        scarce = (own < SCARCE) & (held - own >= 2 * NEIGHBORS)
+        others = np.ones(len(y), dtype=bool)
+        others[part] = False
+        generator = np.random.default_rng([published.seed, client])
+        drawn = generator.permutation(np.flatnonzero(others & scarce[codes]))[:DRAWN]
+        if len(drawn) == 0:
+            continue
+        others[drawn] = False
+        among = place(published, np.concatenate([X[part], X[drawn]]))[-len(drawn) :]
+        vote = KNeighborsClassifier(NEIGHBORS).fit(places[others], codes[others])
+        asked += np.bincount(codes[drawn], minlength=len(names))
+        for way, found in enumerate((among, place(published, X[drawn]))):
+            right[way] += np.bincount(codes[drawn][vote.predict(found) == codes[drawn]], minlength=len(names))
+    if not asked.any():
+        return None
+    return [float(np.mean(each[asked > 0] / asked[asked > 0])) for each in right]
 
 
 def tried(estimator: FedSpectralClustering, fed: FederatedData, count: int, seed: int) -> dict[str, list[float]]:
@@ -105,13 +151,15 @@ def cell(fed: FederatedData, kind: str, trust: str, epsilon: float, seed: int) -
     estimator.fit(fed)
     seconds, places = time.perf_counter() - started, estimator.embedding_
     found = KMeans(count, n_init=10, random_state=seed).fit_predict(places)
-    scores: dict[str, Any] = {"in_map": agreement(y, found), "anchored": map_scores(fed, places)}
+    scores: dict[str, Any] = {"in_map": agreement(y, found)}
     if kind == "clusters":
         scores["clusters"] = agreement(y, estimator.labels_)
         scores["tried"] = tried(estimator, fed, count, seed)
-    for name, place in (("weights", ByWeights()), ("diffused", Diffused())):
-        placed = [place(estimator.published_map_, client.X) for client in fed.clients]
-        scores[name] = map_scores(fed, np.concatenate(placed))
+    for name, place in (("weights", ByWeights()), ("diffused", Diffused()), ("anchored", estimator.at_home)):
+        if name != "anchored":
+            places = np.concatenate([place(estimator.published_map_, client.X) for client in fed.clients])
+        scores[name] = map_scores(fed, places)
+        scores[name]["lacking"] = lacking(fed, estimator.published_map_, place, places)
     return {
         **scores,
         "epsilon": estimator.ledger_.spent(DELTA, end_to_end=True),
@@ -148,45 +196,81 @@ def cells() -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: (each["data"], each["partition"], each["trust"], each["asked"], each["seed"]))
 
 
-def row(each: dict[str, Any], *values: str) -> str:
-    """Return a line of a table, with the settings first."""
-    settings = [str(each[name]) for name in ("data", "partition", "trust", "asked", "seed")]
-    return "| " + " | ".join([*settings, *values]) + " |"
+def groups(done: list[dict[str, Any]], kind: str) -> list[list[dict[str, Any]]]:
+    """Return the cells of a kind of map, those that differ by the seed alone together."""
+    settings = ("data", "partition", "trust", "asked")
+    chosen = [each for each in done if each["map"] == kind]
+    return [list(each) for _, each in groupby(chosen, key=lambda cell: [cell[name] for name in settings])]
 
 
-def pair(scores: list[float] | None) -> str:
+def row(same: list[dict[str, Any]], *values: str) -> str:
+    """Return a line of a table, with the settings and the number of seeds first."""
+    settings = [str(same[0][name]) for name in ("data", "partition", "trust", "asked")]
+    return "| " + " | ".join([*settings, str(len(same)), *values]) + " |"
+
+
+def shown(values: Sequence[float | None]) -> str:
+    """Mean ± standard deviation of one seed."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    return f"{np.mean(known):.3f}" + (f" ± {np.std(known, ddof=1):.3f}" if len(known) > 1 else "")
+
+
+def pair(scores: list[list[float]]) -> str:
     """NMI / ARI."""
-    return "-" if scores is None else " / ".join(f"{value:.3f}" for value in scores)
+    return " / ".join(shown(values) for values in zip(*scores, strict=True)) or "-"
+
+
+def gap(same: list[dict[str, Any]]) -> str:
+    """How much better private clusters are than k-means in the map, in the mean: NMI / ARI."""
+    differences = np.mean([np.subtract(each["clusters"], each["in_map"]) for each in same], axis=0)
+    return " / ".join(f"{value:+.3f}" for value in differences)
 
 
 def head(*columns: str) -> list[str]:
     """Return the head of a table."""
-    names = ["data", "partition", "trust", "ε", "seed", *columns]
+    names = ["data", "partition", "trust", "ε", "seeds", *columns]
     return ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+
+
+def cluster_tables(done: list[dict[str, Any]]) -> list[str]:
+    """Return private clusters, and other ways from the same landmarks to clusters."""
+    ways = ("k-means", "ward", "spectral", "map, nearest anchor")
+    lines = [*head("private clusters", "k-means in the map", "difference", "n_y", "dimensions")]
+    for same in groups(done, "clusters"):
+        sizes = [" to ".join(map(str, sorted({min(found), max(found)}))) for found in (
+            [each["landmarks"] for each in same], [each["dimensions"] for each in same])]  # fmt: skip
+        scores = [pair([each[way] for each in same]) for way in ("clusters", "in_map")]
+        lines.append(row(same, *scores, gap(same), *sizes))
+    lines += ["", TRIED, "", *head(*ways)]
+    lines += [row(same, *(pair([each["tried"][way] for each in same]) for way in ways))
+              for same in groups(done, "clusters")]  # fmt: skip
+    lines += ["", 'Noisy rows (`release="noisy"`), the release of clusters before:', "", *head("noisy rows")]
+    return lines + [row(same, pair([each["clusters"] for each in same])) for same in groups(done, "noisy")]
+
+
+def map_tables(done: list[dict[str, Any]]) -> list[str]:
+    """Return the scores of maps, and of records of classes that a client lacks."""
+    lines = head("map", "placement", *(METRICS[key].name for key in SCORES))
+    lack = head("map", "placement", "among its own", "none of it")
+    for kind, name in (("clusters", "tsne"), ("umap", "umap")):
+        for same in groups(done, kind):
+            for way in ("anchored", "diffused", "weights"):
+                lines.append(row(same, name, way, *(shown([each[way][key] for each in same]) for key in SCORES)))
+                found = [each[way]["lacking"] for each in same if each[way].get("lacking")]
+                if found:
+                    lack.append(row(same, name, way, *map(shown, zip(*found, strict=True))))
+    return [*lines, "", "## Classes that a client lacks", "", LACKING, "", *lack]
 
 
 def table() -> str:
     """Return all finished cells as Markdown."""
     done = cells()
-    ways = ("k-means", "ward", "spectral", "map, nearest anchor")
     title = "# Private clusters, private UMAP, and sites that lack classes"
     codes = ", ".join(sorted({each["code"] for each in done}))
-    lines = [title, "", f"{NOTE} Code: {codes}.", "", "## Clusters", "", CLUSTERS, ""]
-    lines += head("private clusters", "k-means in the map", *ways, "n_y", "dimensions")
-    for each in done:
-        if each["map"] == "clusters":
-            others = [pair(each.get("tried", {}).get(way)) for way in ways]
-            sizes = str(each["landmarks"]), str(each["dimensions"])
-            lines.append(row(each, pair(each["clusters"]), pair(each["in_map"]), *others, *sizes))
-    lines += ["", 'Noisy rows (`release="noisy"`), the release of clusters before:', "", *head("noisy rows")]
-    lines += [row(each, pair(each["clusters"])) for each in done if each["map"] == "noisy"]
-    lines += ["", "## Maps", "", MAPS, "", *head("map", "placement", *(METRICS[key].name for key in SCORES))]
-    for each in done:
-        for way in ("anchored", "diffused", "weights"):
-            if way in each:
-                values = ["-" if each[way][key] is None else f"{each[way][key]:.3f}" for key in SCORES]
-                lines.append(row(each, "umap" if each["map"] == "umap" else "tsne", way, *values))
-    return "\n".join(lines) + "\n"
+    lines = [title, "", f"{NOTE} Code: {codes}.", "", "## Clusters", "", CLUSTERS, "", *cluster_tables(done)]
+    return "\n".join([*lines, "", "## Maps", "", MAPS, "", *map_tables(done)]) + "\n"
 
 
 def main() -> None:

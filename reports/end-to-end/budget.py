@@ -1,6 +1,6 @@
 """What the budget of a private map is best spent on, on public data: today's defaults were chosen here.
 
-    DPFEDVIS_DATA=... python reports/end-to-end/budget.py            # --ways all: not only numbers of landmarks
+    DPFEDVIS_DATA=... python reports/end-to-end/budget.py
 
 10,000 records, 10 clients, and the ε at which their noise is that of 40,000 records at ε = 1. The score is cross-client
 10-NN accuracy over all clients, whose records are placed by diffusion. Two data sets: Fashion-MNIST, and *drawn
@@ -10,7 +10,6 @@ Each finished cell is kept in `budget.json`, so that an interrupted run resumes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -30,6 +29,7 @@ from dpfedvis.data.features import with_features
 from dpfedvis.evaluation import cross_client_accuracy
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.runs.code_version import code_version
 from dpfedvis.site.placement import Diffused
 
 HERE = Path(__file__).parent
@@ -40,19 +40,17 @@ TRUSTS: tuple[Trust, ...] = ("aggregate", "local")
 DATA, FEATURES = ("fashion-mnist", "drawn digits"), ("hog", "pixels")
 # Settings of FedTSNE; landmarks under aggregate and local, "whole" takes second moments of all values.
 Way = dict[str, Any]
-LANDMARKS: dict[str, Way] = {
-    "404 and 143 landmarks": {"landmarks": (404, 143)},
-    "202 and 120, the default": {"landmarks": (202, 120)},
-    "808 and 286": {"landmarks": (808, 286)},
-    "202 and 71": {"landmarks": (202, 71)},
+WAYS: dict[str, Way] = {
+    "the default": {},
+    "twice the landmarks": {"landmarks": (404, 240)},
+    "half the landmarks": {"landmarks": (101, 60)},
+    "at most 16 dimensions": {"components": 16},
+    "subspace gets 0.1 of the budget": {"subspace": 0.1},
+    "subspace gets 0.4": {"subspace": 0.4},
+    "6 sweeps": {"sweeps": 6},
+    "24 sweeps": {"sweeps": 24},
+    "second moments of all values": {"whole": True},
 }
-OTHERS: dict[str, Way] = {
-    "404 and 143, at most 16 dimensions": {"landmarks": (404, 143), "components": 16},
-    "348 and 123, subspace gets 0.4 of the budget": {"landmarks": (348, 123), "subspace": 0.4},
-    "572 and 202, 6 sweeps": {"landmarks": (572, 202), "sweeps": 6},
-    "404 and 143, second moments of all values": {"landmarks": (404, 143), "whole": True},
-}
-WAYS = LANDMARKS | OTHERS
 USUAL = next(iter(WAYS))
 NOTE = f"""\
 # What the budget is best spent on
@@ -61,10 +59,9 @@ Made by `python reports/end-to-end/budget.py`. 10,000 records, 10 clients, ε = 
 upload the noise of 40,000 records at ε = 1; t = 9 and c = 1 under *aggregate*. Cross-client 10-NN accuracy over all
 clients, placed by diffusion: mean of the seeds that were run, at most {SEEDS}, each with records dealt and noise drawn
 anew; in brackets their number, and the dimensions of the first. What is blank was not run. *Drawn digits* are
-scikit-learn's digits, enlarged and moved at random. The first number of landmarks is for *aggregate*, the second for
-*local*. 404 and 143 have three times the noise of their counts. Last column: mean difference from the first row, on the
-same data and seeds, ± its standard error. Made with the code of commit 5145579b57; the first row and a part of the
-others just before it, with the same steps. The numbers of landmarks make no difference beyond the noise.
+scikit-learn's digits, enlarged and moved at random. The default has 202 landmarks (*aggregate*) or 120 (*local*), 12
+sweeps, at most 32 dimensions, and 0.2 of the budget for the subspace. Last column: mean difference from the first row,
+on the same data and seeds, ± its standard error.
 """
 
 
@@ -147,7 +144,7 @@ def score(fed: FederatedData, trust: Trust, way: Way, seed: int) -> dict[str, An
     estimator = FedTSNE(
         budget=Budget(EPSILON, DELTA),
         mechanism=KMeans(trust=trust, sweeps=way.get("sweeps", KMeans.sweeps)),
-        n_landmarks=way["landmarks"][TRUSTS.index(trust)],
+        n_landmarks=way["landmarks"][TRUSTS.index(trust)] if "landmarks" in way else None,
         tau_x=longest,
         feddl={"bounds": (0.0, 1.0)} if fed.bounds is None else None,
         private_map=recipe,
@@ -159,6 +156,7 @@ def score(fed: FederatedData, trust: Trust, way: Way, seed: int) -> dict[str, An
         "cross": float(cross_client_accuracy(places, [client.y for client in fed.clients])),
         "landmarks": len(estimator.landmarks_),
         "dimensions": int(published.anchors.shape[1]),
+        "code": str(code_version()),
     }
 
 
@@ -166,7 +164,8 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     """Return all cells as Markdown."""
     columns = [f"{data}, {features}, {trust}" for data in DATA for features in FEATURES for trust in TRUSTS]
     head = ["way", *columns, "difference"]
-    lines = [NOTE, "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    codes = ", ".join(sorted({each["code"] for each in found.values()}))
+    lines = [f"{NOTE}Code: {codes}.\n", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for way in WAYS:
         cells, differences = [], []
         for column in columns:
@@ -184,16 +183,13 @@ def table(found: dict[str, dict[str, Any]]) -> str:
 
 def main() -> None:
     """Run all cells that are not there yet, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ways", choices=("landmarks", "all", "none"), default="landmarks")
-    asked = {"landmarks": LANDMARKS, "all": WAYS, "none": {}}[parser.parse_args().ways]
     found: dict[str, dict[str, Any]] = json.loads(STORE.read_text()) if STORE.exists() else {}
     for seed in range(SEEDS):
         for data in DATA:
             for features in FEATURES:
                 fed = None
                 for trust in TRUSTS:
-                    for way, settings in asked.items():
+                    for way, settings in WAYS.items():
                         key = f"{data}, {features}, {trust} | {way} | {seed}"
                         if key not in found:
                             fed = fed or federation(data, features, seed)

@@ -9,9 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from dpfedvis.data import FederatedData
+from dpfedvis.evaluation import METRICS, Evaluated
 from dpfedvis.numerics.files import write_text
+from dpfedvis.numerics.kernels import Array
 
 Cell = dict[str, Any]
+# The first has none where no two sites share a class.
+MAP_SCORES = ("ca_cross_10", "ca_shared_10", "purity_10", "ca_10", "npa_home_10")
 
 
 def keep(path: Path, cell: Cell) -> None:
@@ -30,9 +35,24 @@ def codes(cells: Iterable[Cell], unknown: str = "unknown") -> str:
     return ", ".join(sorted({each.get("code", unknown) for each in cells}))
 
 
-def spread(values: Sequence[float]) -> str:
-    """Mean over seeds, and the standard deviation of one where there are several."""
-    return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else "")
+def spread(values: Sequence[float | None]) -> str:
+    """Mean over seeds, and the standard deviation of one where there are several; "-" where a score has no meaning."""
+    known = [each for each in values if each is not None]
+    if not known:
+        return "-"
+    return f"{np.mean(known):.3f}" + (f" ± {np.std(known, ddof=1):.3f}" if len(known) > 1 else "")
+
+
+def span(values: Sequence[int]) -> str:
+    """From the least to the greatest, or the one that all are."""
+    least, most = min(values), max(values)
+    return str(least) if least == most else f"{least}–{most}"
+
+
+def map_scores(fed: FederatedData, places: Array) -> dict[str, float | None]:
+    """Scores of a map of all clients' records, which in a real federation nobody has; None where one has no meaning."""
+    evaluated = Evaluated(fed, places)
+    return {key: METRICS[key].function(evaluated) for key in MAP_SCORES}
 
 
 def markdown(columns: Sequence[Any], rows: Iterable[Sequence[Any]]) -> list[str]:

@@ -12,7 +12,6 @@ k-means in the map are scored on the same release.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -28,7 +27,8 @@ from accounting import Budget
 from dpfedvis import FederatedData, FedSpectralClustering, FedUMAP
 from dpfedvis.data import load
 from dpfedvis.data.example import hospitals
-from dpfedvis.evaluation.metrics import METRICS, Evaluated
+from dpfedvis.evaluation import METRICS
+from dpfedvis.reporting.cells import MAP_SCORES, Cell, codes, keep, kept, map_scores, markdown
 from dpfedvis.runs.code_version import code_version
 from dpfedvis.site.placement import ByWeights, Diffused
 
@@ -51,7 +51,6 @@ which the others hold ten records or more, classes counting alike. *Purity*: sha
 clients, that are of its class, classes counting alike. *CA*: a 7:3 split over all. *At home*: of a record's ten nearest
 among its client's own, the share kept. Under `by-class` each client has one class: the first two have no meaning, and
 purity and CA can be had by drawing each client's records to one place: read them beside *at home*."""
-SCORES = ("ca_cross_10", "ca_shared_10", "purity_10", "ca_10", "npa_home_10")
 
 
 def federation(name: str, partition: str, seed: int) -> FederatedData:
@@ -68,12 +67,6 @@ def federation(name: str, partition: str, seed: int) -> FederatedData:
 def agreement(y: np.ndarray, labels: np.ndarray) -> list[float]:
     """NMI and ARI."""
     return [float(each(y, labels)) for each in (normalized_mutual_info_score, adjusted_rand_score)]
-
-
-def map_scores(fed: FederatedData, places: np.ndarray) -> dict[str, float | None]:
-    """Scores of a map of all clients' records, which in a real federation nobody has."""
-    evaluated = Evaluated(fed, places)
-    return {key: METRICS[key].function(evaluated) for key in SCORES}
 
 
 def tried(estimator: FedSpectralClustering, fed: FederatedData, count: int, seed: int) -> dict[str, list[float]]:
@@ -136,22 +129,14 @@ def run(arguments: argparse.Namespace) -> None:
                     facts = {"data": arguments.data, "partition": arguments.partition, "map": kind, "trust": trust}
                     made = facts | {"asked": f"{epsilon:g}", "seed": seed, "code": code}
                     made |= cell(fed, kind, trust, epsilon, seed)
-                    temporary = path.with_suffix(".tmp")
-                    temporary.write_text(json.dumps(made, indent=1) + "\n")
-                    temporary.replace(path)
+                    keep(path, made)
                     print(f"{path.stem}: {made}", file=sys.stderr, flush=True)
 
 
-def cells() -> list[dict[str, Any]]:
+def cells() -> list[Cell]:
     """Return all finished cells."""
-    found = [json.loads(path.read_text()) for path in sorted((HERE / "cells").glob("*.json"))]
+    found = kept(HERE / "cells").values()
     return sorted(found, key=lambda each: (each["data"], each["partition"], each["trust"], each["asked"], each["seed"]))
-
-
-def row(each: dict[str, Any], *values: str) -> str:
-    """Return a line of a table, with the settings first."""
-    settings = [str(each[name]) for name in ("data", "partition", "trust", "asked", "seed")]
-    return "| " + " | ".join([*settings, *values]) + " |"
 
 
 def pair(scores: list[float] | None) -> str:
@@ -159,33 +144,34 @@ def pair(scores: list[float] | None) -> str:
     return "-" if scores is None else " / ".join(f"{value:.3f}" for value in scores)
 
 
-def head(*columns: str) -> list[str]:
-    """Return the head of a table."""
-    names = ["data", "partition", "trust", "ε", "seed", *columns]
-    return ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+def tabled(columns: list[str], rows: list[tuple[Cell, list[str]]]) -> list[str]:
+    """Return the lines of a table, with the settings of each cell first."""
+    settings = ("data", "partition", "trust", "asked", "seed")
+    lines = [[*(each[name] for name in settings), *values] for each, values in rows]
+    return markdown(["data", "partition", "trust", "ε", "seed", *columns], lines)
 
 
 def table() -> str:
     """Return all finished cells as Markdown."""
     done = cells()
-    ways = ("k-means", "ward", "spectral", "map, nearest anchor")
-    title = "# Private clusters, private UMAP, and sites that lack classes"
-    codes = ", ".join(sorted({each["code"] for each in done}))
-    lines = [title, "", f"{NOTE} Code: {codes}.", "", "## Clusters", "", CLUSTERS, ""]
-    lines += head("private clusters", "k-means in the map", *ways, "n_y", "dimensions")
+    ways = ["k-means", "ward", "spectral", "map, nearest anchor"]
+    clusters, maps = [], []
     for each in done:
         if each["map"] == "clusters":
             others = [pair(each.get("tried", {}).get(way)) for way in ways]
-            sizes = str(each["landmarks"]), str(each["dimensions"])
-            lines.append(row(each, pair(each["clusters"]), pair(each["in_map"]), *others, *sizes))
-    lines += ["", 'Noisy rows (`release="noisy"`), the release of clusters before:', "", *head("noisy rows")]
-    lines += [row(each, pair(each["clusters"])) for each in done if each["map"] == "noisy"]
-    lines += ["", "## Maps", "", MAPS, "", *head("map", "placement", *(METRICS[key].name for key in SCORES))]
-    for each in done:
+            sizes = [str(each["landmarks"]), str(each["dimensions"])]
+            clusters.append((each, [pair(each["clusters"]), pair(each["in_map"]), *others, *sizes]))
         for way in ("anchored", "diffused", "weights"):
             if way in each:
-                values = ["-" if each[way][key] is None else f"{each[way][key]:.3f}" for key in SCORES]
-                lines.append(row(each, "umap" if each["map"] == "umap" else "tsne", way, *values))
+                values = ["-" if each[way][key] is None else f"{each[way][key]:.3f}" for key in MAP_SCORES]
+                maps.append((each, ["umap" if each["map"] == "umap" else "tsne", way, *values]))
+    noisy = [(each, [pair(each["clusters"])]) for each in done if each["map"] == "noisy"]
+    title = "# Private clusters, private UMAP, and sites that lack classes"
+    lines = [title, "", f"{NOTE} Code: {codes(done)}.", "", "## Clusters", "", CLUSTERS, ""]
+    lines += tabled(["private clusters", "k-means in the map", *ways, "n_y", "dimensions"], clusters)
+    lines += ["", 'Noisy rows (`release="noisy"`), the release of clusters before:', "", *tabled(["noisy rows"], noisy)]
+    names = [METRICS[key].name for key in MAP_SCORES]
+    lines += ["", "## Maps", "", MAPS, "", *tabled(["map", "placement", *names], maps)]
     return "\n".join(lines) + "\n"
 
 
@@ -199,7 +185,6 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0])
     parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
-    (HERE / "cells").mkdir(exist_ok=True)
     if arguments.data is not None:
         run(arguments)
     (HERE / "results.md").write_text(table())

@@ -35,8 +35,8 @@ from dpfedvis.runs.code_version import code_version
 HERE = Path(__file__).parent
 NOTE = """\
 Gradients take plain steps of 1/L in 50 rounds, *none* and *heuristic* take momentum, *k-means* its 12 sweeps. The mean
-embedding starts around a protected mean: chosen after its uniform start had stayed at MMD .586 on MNIST, at every ε, so that its
-rows are tuned on the records that they are scored on. *Thm 6* keeps its landmarks in a public ball, which by
+embedding starts around a protected mean: chosen after its uniform start had stayed at MMD .586 on MNIST, at every ε, so
+that its rows are tuned on the records that they are scored on. *Thm 6* keeps its landmarks in a public ball, which by
 itself changes the MMD."""
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 DELTA = 1e-5

@@ -23,7 +23,8 @@ from pathlib import Path
 from dpfedvis.data.errors import DataUnavailable, UnknownDataset
 from dpfedvis.numerics import progress
 from dpfedvis.runs.code_version import code_version
-from reports.registry import REPORTS, Cell, Missing, Report
+from reports.registry import REPORTS, Report
+from reports.remade import Cell, Missing
 
 ROOT = Path(__file__).parent
 SECONDS = 120.0  # a cell may take by default
@@ -104,6 +105,8 @@ def check(report: Report, root: Path = ROOT, most: float = SECONDS) -> Outcome:
         for name, text in report.pages(folder).items():
             if (line := _differs((folder / name).read_text(), text)) is not None:
                 return Outcome(report.name, "changed", why=f"{name} is not what its store gives: {line}")
+        if report.cell is None:
+            return Outcome(report.name, "fresh", why="its pages are what its numbers give")
         cell = report.cell(folder)
         if cell.seconds > most:
             why = f"{cell.what} takes {cell.seconds:.0f} s"
@@ -123,8 +126,8 @@ def _compared(report: Report, cell: Cell) -> Outcome:
     seconds = time.perf_counter() - started
     differences = [
         Difference(key, cell.published.get(key), now.get(key))
-        for key in dict.fromkeys([*cell.published, *now])
-        if not _same(cell.published.get(key), now.get(key), report.tolerance)
+        for key in cell.published  # a score that is new since then is no difference
+        if not _same(cell.published[key], now.get(key), report.tolerance)
     ]
     status = "fresh" if not differences else "changed" if cell.code == code else "stale"
     return Outcome(report.name, status, cell.what, len(cell.published), differences, cell.code, code, seconds)
@@ -151,17 +154,17 @@ def _number(value: float | None) -> str:
     return "none" if value is None else f"{value:.6g}"
 
 
-def checked(names: list[str], most: float) -> Iterator[Outcome]:
+def checked(names: list[str], most: float, root: Path = ROOT) -> Iterator[Outcome]:
     """Check some reports, or all."""
     chosen = [each for each in REPORTS if not names or each.name in names]
     with progress.bar(len(chosen), "report", "reports-check") as bar:
         for each in chosen:
             bar.set_postfix_str(each.name)
-            yield check(each, most=most)
+            yield check(each, root, most)
             bar.update()
 
 
-def main(words: list[str] | None = None) -> int:
+def main(words: list[str] | None = None, root: Path = ROOT) -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [each.name for each in REPORTS]
@@ -170,7 +173,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args(words)
     outcomes = []
-    for outcome in checked(arguments.only, arguments.seconds):
+    for outcome in checked(arguments.only, arguments.seconds, root):
         outcomes.append(outcome)
         if not arguments.json:
             print(outcome, flush=True)

@@ -104,7 +104,13 @@ def paper_run(folder: Path, arguments: argparse.Namespace) -> tuple[Recording, T
         release="exact",
         landmarks=arguments.landmarks,
         rounds=arguments.paper_rounds,
-        feddl={"gamma": BANDWIDTHS, "optimiser": "adam", "mmd": "biased", "weights": "equal"},
+        feddl={
+            "gamma": BANDWIDTHS,
+            "optimiser": "adam",
+            "mmd": "biased",
+            "weights": "equal",
+            "bounds": dataset.feature_range,  # as in the paper's tables: landmarks start all over the box
+        },
     )
     folder.mkdir()
     recorder = Recorder(folder, rounds=5)  # of the gradients; 500 rounds are 8 GB

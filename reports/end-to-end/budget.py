@@ -30,6 +30,8 @@ from dpfedvis.data.features import with_features
 from dpfedvis.evaluation import cross_client_accuracy
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.reporting.cells import codes, markdown
+from dpfedvis.runs.code_version import code_version
 from dpfedvis.site.placement import Diffused
 
 HERE = Path(__file__).parent
@@ -38,6 +40,7 @@ RECORDS, CLIENTS, SEEDS, DELTA = 10_000, 10, 3, 1e-5
 EPSILON = gaussian_epsilon(40_000 / RECORDS * gaussian_mu(1.0, DELTA), DELTA)
 TRUSTS: tuple[Trust, ...] = ("aggregate", "local")
 DATA, FEATURES = ("fashion-mnist", "drawn digits"), ("hog", "pixels")
+BEFORE = "5145579b57 or just before"  # code of cells that do not name theirs
 # Settings of FedTSNE; landmarks under aggregate and local, "whole" takes second moments of all values.
 Way = dict[str, Any]
 LANDMARKS: dict[str, Way] = {
@@ -63,8 +66,7 @@ clients, placed by diffusion: mean of the seeds that were run, at most {SEEDS}, 
 anew; in brackets their number, and the dimensions of the first. What is blank was not run. *Drawn digits* are
 scikit-learn's digits, enlarged and moved at random. The first number of landmarks is for *aggregate*, the second for
 *local*. 404 and 143 have three times the noise of their counts. Last column: mean difference from the first row, on the
-same data and seeds, ± its standard error. Made with the code of commit 5145579b57; the first row and a part of the
-others just before it, with the same steps. The numbers of landmarks make no difference beyond the noise.
+same data and seeds, ± its standard error. The numbers of landmarks make no difference beyond the noise. Code: {{code}}.
 """
 
 
@@ -159,14 +161,14 @@ def score(fed: FederatedData, trust: Trust, way: Way, seed: int) -> dict[str, An
         "cross": float(cross_client_accuracy(places, [client.y for client in fed.clients])),
         "landmarks": len(estimator.landmarks_),
         "dimensions": int(published.anchors.shape[1]),
+        "code": str(code_version()),
     }
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
     """Return all cells as Markdown."""
     columns = [f"{data}, {features}, {trust}" for data in DATA for features in FEATURES for trust in TRUSTS]
-    head = ["way", *columns, "difference"]
-    lines = [NOTE, "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    rows = []
     for way in WAYS:
         cells, differences = [], []
         for column in columns:
@@ -178,7 +180,8 @@ def table(found: dict[str, dict[str, Any]]) -> str:
             differences += [score - usual[seed]["cross"] for seed, score in scores.items() if usual[seed]]
         error = np.std(differences, ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else math.nan
         last = "" if way == USUAL else f"{np.mean(differences):+.4f} ± {error:.4f}" if differences else ""
-        lines.append(f"| {way} | " + " | ".join([*cells, last]) + " |")
+        rows.append([way, *cells, last])
+    lines = [NOTE.format(code=codes(found.values(), BEFORE)), *markdown(["way", *columns, "difference"], rows)]
     return "\n".join(lines) + "\n" + TRIES
 
 

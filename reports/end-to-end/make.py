@@ -329,7 +329,7 @@ def there(found: dict[str, Cell]) -> str:
 def audited() -> list[str]:
     """Return what the audits in `audits/` found, with the command of each."""
     columns = ["trust", "claimed ε", "certified ε", "verdict", "right guesses", "allowed", "AUC", "allowed", "games"]
-    rows = []
+    rows: list[list[Any]] = []
     for path in sorted((HERE / "audits").glob("*/*-statement.json")):
         audit = json.loads(path.read_text())["audit"]
         guesses, auc = audit["membership"][:2]
@@ -340,8 +340,11 @@ def audited() -> list[str]:
             f"≥ {rounded_down(max(audit['lower_bounds'].values()), 3)}",
             audit["verdict"],
         ]
-        rows.append([audit["trust"], *found, *rates, audit["games"], link])
-    return ["", "## Audited", "", AUDITED, "", *markdown([*columns, "made by"], rows)]
+        code = json.loads(path.with_name(path.name.replace("-statement", "")).read_text()).get(
+            "code", "30560cc or before"
+        )
+        rows.append([audit["trust"], *found, *rates, audit["games"], link, code])
+    return ["", "## Audited", "", AUDITED, "", *markdown([*columns, "made by", "code"], rows)]
 
 
 def setting(text: str) -> tuple[str, float]:

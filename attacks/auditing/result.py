@@ -19,6 +19,7 @@ from attacks.auditing.findings import ALARM, Checked, Finding, joined
 from dpfedvis.numerics.files import write_text
 from dpfedvis.reporting.drawing import svg
 from dpfedvis.reporting.rendering import render_markdown
+from dpfedvis.runs.code_version import code_version
 
 Verdict = Literal["consistent", "suspect", "violated", "no claim"]
 Scores = NDArray[np.float64]
@@ -215,6 +216,7 @@ class AuditResult:
             "counts": dict(vars(counts)),
             "seen": self.seen,
             "facts": self.facts,
+            "code": str(code_version()),
         }
 
     def to_json(self) -> str:

@@ -77,8 +77,9 @@ def write_audit(
     """Write page, figure and JSON; `facts` are the JSON, by default the result's, and `further` ends the page."""
     from dpfedvis.runs.folder import write_texts
 
-    numbers = json.dumps(facts or result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-    page = result.markdown(f"{stem}.svg", further)
+    made = facts or result.to_dict()
+    numbers = json.dumps(made, indent=2, ensure_ascii=False, allow_nan=False)
+    page = result.markdown(f"{stem}.svg", further).rstrip("\n") + f"\n\nMade by code {made['code']}.\n"
     write_texts(folder, {f"{stem}.svg": result.svg(), f"{stem}.json": numbers + "\n", f"{stem}.md": page})
 
 

@@ -15,6 +15,7 @@ from dpfedvis.evaluation.theory.other_theorems import TheoremCase
 from dpfedvis.evaluation.theory.study import Case, Study
 from dpfedvis.reporting.drawing import svg
 from dpfedvis.reporting.rendering import render_markdown
+from dpfedvis.runs.code_version import code_version
 from dpfedvis.runs.folder import write_texts
 
 # Column → (statement or None for any, form).
@@ -34,6 +35,7 @@ def as_json(
     """Return all numbers as plain values."""
     return {
         "command": command,
+        "code": str(code_version()),
         "data": study.dataset.name,
         "records": len(study.X),
         "features": study.X.shape[1],
@@ -137,6 +139,7 @@ def page(
         study=study,
         name=Path(study.dataset.name).stem,
         command=command,
+        code=str(code_version()),
         verdicts=verdicts(cases),
         columns=list(COLUMNS),
         kernel={norm: [_kernel_row(case, norm) for case in cases] for norm in NORMS},

@@ -35,7 +35,9 @@ from dpfedvis.estimators.simulation import simulated
 from dpfedvis.mechanisms import PublishedFedDL
 from dpfedvis.numerics.files import write_text
 from dpfedvis.numerics.random_streams import Streams
+from dpfedvis.reporting.cells import codes, keep
 from dpfedvis.reporting.drawing import save_png
+from dpfedvis.runs.code_version import code_version
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.runs.upload_reader import Recording
@@ -83,7 +85,7 @@ def jobs(arguments: argparse.Namespace) -> Iterator[Job]:
             config = RunConfig(mechanism=mechanism, epsilon=epsilon, release="noisy", **large)
             yield Job(f"{mechanism}, noisy, ε = {epsilon:g}", config, kinds)
         yield Job(f"input, ε = {epsilon:g}", RunConfig(mechanism="input", epsilon=epsilon, **large), kinds)
-        yield Job(f"billboard, ε = {epsilon:g}", RunConfig(epsilon=epsilon, **{**large, "landmarks": None}), kinds)
+        yield Job(f"private map, ε = {epsilon:g}", RunConfig(epsilon=epsilon, **{**large, "landmarks": None}), kinds)
     few = {**common, "records": 40, "clients": 40, "landmarks": 50, "rounds": 3, "map": "clusters"}
     yield Job("one record a client: none", RunConfig(mechanism="none", **few), (INVERSION,))
     yield Job("one record a client: heuristic β = 1", RunConfig(mechanism="heuristic", beta=1.0, **few), (INVERSION,))
@@ -102,7 +104,13 @@ def paper_run(folder: Path, arguments: argparse.Namespace) -> tuple[Recording, T
         release="exact",
         landmarks=arguments.landmarks,
         rounds=arguments.paper_rounds,
-        feddl={"gamma": BANDWIDTHS, "optimiser": "adam", "mmd": "biased", "weights": "equal"},
+        feddl={
+            "gamma": BANDWIDTHS,
+            "optimiser": "adam",
+            "mmd": "biased",
+            "weights": "equal",
+            "bounds": dataset.feature_range,  # as in the paper's tables: landmarks start all over the box
+        },
     )
     folder.mkdir()
     recorder = Recorder(folder, rounds=5)  # of the gradients; 500 rounds are 8 GB
@@ -116,8 +124,8 @@ def paper_run(folder: Path, arguments: argparse.Namespace) -> tuple[Recording, T
     return Recording.read(folder), Truth(fed, fresh, dataset.image_shape), nominal
 
 
-def cell(job: Job, recording: Recording, truth: Truth, facts: dict[str, Any]) -> dict[str, Any]:
-    """Attack one recording."""
+def cell(job: Job, recording: Recording, truth: Truth, facts: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Attack one recording; pictures of what was reconstructed go to the folder."""
     found: dict[str, Any] = {}
     for each in job.kinds:
         started = time.perf_counter()
@@ -134,8 +142,8 @@ def cell(job: Job, recording: Recording, truth: Truth, facts: dict[str, Any]) ->
         print(f"{job.name}: {each} {found[each]}", file=sys.stderr)
         if isinstance(result, Reconstruction):
             pictures = {"originals": result.originals, "guesses": result.guesses.astype(np.float32)}
-            np.savez_compressed(path_of(job.name, "npz"), **pictures)
-    return {"name": job.name, **facts, "attacks": found}
+            np.savez_compressed(folder / path_of(job.name, "npz").name, **pictures)
+    return {"name": job.name, "code": str(code_version()), **facts, "attacks": found}
 
 
 def path_of(name: str, suffix: str) -> Path:
@@ -164,25 +172,31 @@ def run(arguments: argparse.Namespace) -> None:
         if finished(path, job):
             continue
         started = time.perf_counter()
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary) / "run"
-            facts: dict[str, Any] = {}
-            if job.config is None:
-                recording, truth, nominal = paper_run(folder, arguments)
-                facts = {"epsilon": math.inf, "nominal_epsilon": nominal}
-            else:
-                done = execute(job.config, folder)
-                recording, truth = Recording.read(folder), truth_of(folder)
-                facts = {"epsilon": done.statement.end_to_end, "nominal_epsilon": done.statement.nominal}
-                facts["sample"] = job.config.sample
-            if truth.fresh is not None:
-                # By chance, if that chose the records; else the next of the file, which are the most like them.
-                order = np.random.default_rng(0).permutation if truth.exchangeable else np.arange
-                truth = replace(truth, fresh=truth.fresh[order(len(truth.fresh))[: len(truth.pooled)]])
-            facts = {key: "inf" if value == math.inf else value for key, value in facts.items()}
-            facts["run_seconds"] = round(time.perf_counter() - started, 1)
-            write_text(path, json.dumps(cell(job, recording, truth, facts), indent=1) + "\n")
+        keep(path, attacked(job, arguments, path.parent))
         print(f"{job.name}: {time.perf_counter() - started:.0f} s", file=sys.stderr)
+
+
+def attacked(job: Job, arguments: argparse.Namespace, pictures: Path) -> dict[str, Any]:
+    """Record a run and attack it."""
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "run"
+        facts: dict[str, Any] = {}
+        if job.config is None:
+            recording, truth, nominal = paper_run(folder, arguments)
+            facts = {"epsilon": math.inf, "nominal_epsilon": nominal}
+        else:
+            done = execute(job.config, folder)
+            recording, truth = Recording.read(folder), truth_of(folder)
+            facts = {"epsilon": done.statement.end_to_end, "nominal_epsilon": done.statement.nominal}
+            facts["sample"] = job.config.sample
+        if truth.fresh is not None:
+            # By chance, if that chose the records; else the next of the file, which are the most like them.
+            order = np.random.default_rng(0).permutation if truth.exchangeable else np.arange
+            truth = replace(truth, fresh=truth.fresh[order(len(truth.fresh))[: len(truth.pooled)]])
+        facts = {key: "inf" if value == math.inf else value for key, value in facts.items()}
+        facts["run_seconds"] = round(time.perf_counter() - started, 1)
+        return cell(job, recording, truth, facts, pictures)
 
 
 def picture(arguments: argparse.Namespace) -> None:
@@ -226,7 +240,7 @@ def page(arguments: argparse.Namespace) -> str:
 
 Made by `python reports/attacks/make.py` with its defaults: {arguments.data}, {arguments.landmarks} landmarks, 10
 clients, one seed. An attack sees what an honest-but-curious server sees: uploads, ledger, landmarks and map. Records
-are used to score it.
+are used to score it. Code: {codes(cells.values())}.
 
 ## The paper's setting
 
@@ -247,8 +261,8 @@ amplification. End to end ε is ∞ either way.
 {_SAMPLES[arguments.sample].format(arguments.records)}, dealt at random, {arguments.rounds} rounds, δ = 1e-5,
 replace-one, local trust, end to end.
 `noisy` releases Gram coordinates with noise for half of the budget, `input` computes everything from perturbed
-records, and `private_map` (`release="none"`) lets clients place their records at home: the server has the landmarks and
-their map, and no row. A client holds {arguments.records // 10} records here, far fewer than above, which makes
+records, and a *private map* (`release="none"`) lets clients place their records at home: the server has the landmarks
+and their map, and no row. A client holds {arguments.records // 10} records here, far fewer than above, which makes
 mechanisms that average over a client noisier; rows stand for one record each, and nothing about them changes.
 
 Landmarks learned from so little are close to noise at these ε, and then a prior from them is a poor one: an empty
@@ -289,8 +303,8 @@ def _shown(value: float | str | None) -> str:
     return "∞" if value == "inf" else f"{value:.3g}"
 
 
-def main() -> None:
-    """Run from the command line."""
+def parsed(words: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="mnist")
     parser.add_argument("--records", type=int, default=1000)
@@ -299,7 +313,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--paper-records", type=int, default=40_000)
     parser.add_argument("--paper-rounds", type=int, default=500)
-    arguments = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    """Run from the command line."""
+    arguments = parsed()
     run(arguments)
     picture(arguments)
     write_text(HERE / f"{arguments.data}.md", page(arguments))

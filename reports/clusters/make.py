@@ -12,11 +12,9 @@ k-means in the map are scored on the same release.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -30,8 +28,9 @@ from accounting import Budget
 from dpfedvis import FederatedData, FedSpectralClustering, FedUMAP
 from dpfedvis.data import load
 from dpfedvis.data.example import hospitals
-from dpfedvis.evaluation.metrics import METRICS, Evaluated
+from dpfedvis.evaluation import METRICS
 from dpfedvis.protocol.published_map import PublishedMap
+from dpfedvis.reporting.cells import MAP_SCORES, Cell, codes, keep, kept, map_scores, markdown, span, spread
 from dpfedvis.runs.code_version import code_version
 from dpfedvis.site.placement import ByWeights, Diffused, Placement
 
@@ -62,7 +61,6 @@ drawn from the others and placed by it as new ones, together with its own; they 
 points, the drawn ones left out (10-NN, classes counting alike; chance is one over the number of classes). *None of
 it*: the same for a client that has no records but the new ones, as `transform` places them."""
 DRAWN, SCARCE, NEIGHBORS = 200, 10, 10
-SCORES = ("ca_cross_10", "ca_shared_10", "purity_10", "ca_10", "npa_home_10")
 
 
 def federation(name: str, partition: str, seed: int) -> FederatedData:
@@ -81,12 +79,6 @@ def agreement(y: np.ndarray, labels: np.ndarray) -> list[float]:
     return [float(each(y, labels)) for each in (normalized_mutual_info_score, adjusted_rand_score)]
 
 
-def map_scores(fed: FederatedData, places: np.ndarray) -> dict[str, float | None]:
-    """Scores of a map of all clients' records, which in a real federation nobody has."""
-    evaluated = Evaluated(fed, places)
-    return {key: METRICS[key].function(evaluated) for key in SCORES}
-
-
 def lacking(fed: FederatedData, published: PublishedMap, place: Placement, places: np.ndarray) -> list[float] | None:
     """Score new records of classes that a client lacks: placed among its own, and by themselves.
 
@@ -99,24 +91,24 @@ def lacking(fed: FederatedData, published: PublishedMap, place: Placement, place
         Of all clients' records, by the same placement.
     """
     X, y = fed.pooled()
-    names, codes = np.unique(y, return_inverse=True)
-    held = np.bincount(codes, minlength=len(names))
+    names, classes = np.unique(y, return_inverse=True)
+    held = np.bincount(classes, minlength=len(names))
     asked, right = np.zeros(len(names)), np.zeros((2, len(names)))
     for client, part in enumerate(fed.index.slices):
-        own = np.bincount(codes[part], minlength=len(names))
+        own = np.bincount(classes[part], minlength=len(names))
         scarce = (own < SCARCE) & (held - own >= 2 * NEIGHBORS)
         others = np.ones(len(y), dtype=bool)
         others[part] = False
         generator = np.random.default_rng([published.seed, client])
-        drawn = generator.permutation(np.flatnonzero(others & scarce[codes]))[:DRAWN]
+        drawn = generator.permutation(np.flatnonzero(others & scarce[classes]))[:DRAWN]
         if len(drawn) == 0:
             continue
         others[drawn] = False
         among = place(published, np.concatenate([X[part], X[drawn]]))[-len(drawn) :]
-        vote = KNeighborsClassifier(NEIGHBORS).fit(places[others], codes[others])
-        asked += np.bincount(codes[drawn], minlength=len(names))
+        vote = KNeighborsClassifier(NEIGHBORS).fit(places[others], classes[others])
+        asked += np.bincount(classes[drawn], minlength=len(names))
         for way, found in enumerate((among, place(published, X[drawn]))):
-            right[way] += np.bincount(codes[drawn][vote.predict(found) == codes[drawn]], minlength=len(names))
+            right[way] += np.bincount(classes[drawn][vote.predict(found) == classes[drawn]], minlength=len(names))
     if not asked.any():
         return None
     return [float(np.mean(each[asked > 0] / asked[asked > 0])) for each in right]
@@ -184,42 +176,26 @@ def run(arguments: argparse.Namespace) -> None:
                     facts = {"data": arguments.data, "partition": arguments.partition, "map": kind, "trust": trust}
                     made = facts | {"asked": f"{epsilon:g}", "seed": seed, "code": code}
                     made |= cell(fed, kind, trust, epsilon, seed)
-                    temporary = path.with_suffix(".tmp")
-                    temporary.write_text(json.dumps(made, indent=1) + "\n")
-                    temporary.replace(path)
+                    keep(path, made)
                     print(f"{path.stem}: {made}", file=sys.stderr, flush=True)
 
 
-def cells() -> list[dict[str, Any]]:
+def cells() -> list[Cell]:
     """Return all finished cells."""
-    found = [json.loads(path.read_text()) for path in sorted((HERE / "cells").glob("*.json"))]
+    found = kept(HERE / "cells").values()
     return sorted(found, key=lambda each: (each["data"], each["partition"], each["trust"], each["asked"], each["seed"]))
 
 
-def groups(done: list[dict[str, Any]], kind: str) -> list[list[dict[str, Any]]]:
+def groups(done: list[Cell], kind: str) -> list[list[Cell]]:
     """Return the cells of a kind of map, those that differ by the seed alone together."""
     settings = ("data", "partition", "trust", "asked")
     chosen = [each for each in done if each["map"] == kind]
     return [list(each) for _, each in groupby(chosen, key=lambda cell: [cell[name] for name in settings])]
 
 
-def row(same: list[dict[str, Any]], *values: str) -> str:
-    """Return a line of a table, with the settings and the number of seeds first."""
-    settings = [str(same[0][name]) for name in ("data", "partition", "trust", "asked")]
-    return "| " + " | ".join([*settings, str(len(same)), *values]) + " |"
-
-
-def shown(values: Sequence[float | None]) -> str:
-    """Mean ± standard deviation of one seed."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return "-"
-    return f"{np.mean(known):.3f}" + (f" ± {np.std(known, ddof=1):.3f}" if len(known) > 1 else "")
-
-
 def pair(scores: list[list[float]]) -> str:
     """NMI / ARI."""
-    return " / ".join(shown(values) for values in zip(*scores, strict=True)) or "-"
+    return " / ".join(spread(values) for values in zip(*scores, strict=True)) or "-"
 
 
 def gap(same: list[dict[str, Any]]) -> str:
@@ -228,48 +204,52 @@ def gap(same: list[dict[str, Any]]) -> str:
     return " / ".join(f"{value:+.3f}" for value in differences)
 
 
-def head(*columns: str) -> list[str]:
-    """Return the head of a table."""
-    names = ["data", "partition", "trust", "ε", "seeds", *columns]
-    return ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+def tabled(columns: list[str], rows: list[tuple[list[Cell], list[str]]]) -> list[str]:
+    """Return the lines of a table, with the settings of each group and its number of seeds first."""
+    settings = ("data", "partition", "trust", "asked")
+    lines = [[*(same[0][name] for name in settings), len(same), *values] for same, values in rows]
+    return markdown(["data", "partition", "trust", "ε", "seeds", *columns], lines)
 
 
-def cluster_tables(done: list[dict[str, Any]]) -> list[str]:
+def cluster_tables(done: list[Cell]) -> list[str]:
     """Return private clusters, and other ways from the same landmarks to clusters."""
-    ways = ("k-means", "ward", "spectral", "map, nearest anchor")
-    lines = [*head("private clusters", "k-means in the map", "difference", "n_y", "dimensions")]
+    found, other, ways = [], [], ["k-means", "ward", "spectral", "map, nearest anchor"]
     for same in groups(done, "clusters"):
-        sizes = [" to ".join(map(str, sorted({min(found), max(found)}))) for found in (
-            [each["landmarks"] for each in same], [each["dimensions"] for each in same])]  # fmt: skip
         scores = [pair([each[way] for each in same]) for way in ("clusters", "in_map")]
-        lines.append(row(same, *scores, gap(same), *sizes))
-    lines += ["", TRIED, "", *head(*ways)]
-    lines += [row(same, *(pair([each["tried"][way] for each in same]) for way in ways))
-              for same in groups(done, "clusters")]  # fmt: skip
-    lines += ["", 'Noisy rows (`release="noisy"`), the release of clusters before:', "", *head("noisy rows")]
-    return lines + [row(same, pair([each["clusters"] for each in same])) for same in groups(done, "noisy")]
+        sizes = [span([each[size] for each in same]) for size in ("landmarks", "dimensions")]
+        found.append((same, [*scores, gap(same), *sizes]))
+        other.append((same, [pair([each["tried"][way] for each in same]) for way in ways]))
+    noisy = [(same, [pair([each["clusters"] for each in same])]) for same in groups(done, "noisy")]
+    lines = tabled(["private clusters", "k-means in the map", "difference", "n_y", "dimensions"], found)
+    lines += ["", TRIED, "", *tabled(ways, other), ""]
+    return [
+        *lines,
+        'Noisy rows (`release="noisy"`), the release of clusters before:',
+        "",
+        *tabled(["noisy rows"], noisy),
+    ]
 
 
-def map_tables(done: list[dict[str, Any]]) -> list[str]:
+def map_tables(done: list[Cell]) -> list[str]:
     """Return the scores of maps, and of records of classes that a client lacks."""
-    lines = head("map", "placement", *(METRICS[key].name for key in SCORES))
-    lack = head("map", "placement", "among its own", "none of it")
+    maps, lack = [], []
     for kind, name in (("clusters", "tsne"), ("umap", "umap")):
         for same in groups(done, kind):
             for way in ("anchored", "diffused", "weights"):
-                lines.append(row(same, name, way, *(shown([each[way][key] for each in same]) for key in SCORES)))
-                found = [each[way]["lacking"] for each in same if each[way].get("lacking")]
-                if found:
-                    lack.append(row(same, name, way, *map(shown, zip(*found, strict=True))))
-    return [*lines, "", "## Classes that a client lacks", "", LACKING, "", *lack]
+                maps.append((same, [name, way, *(spread([each[way][key] for each in same]) for key in MAP_SCORES)]))
+                known = [each[way]["lacking"] for each in same if each[way].get("lacking")]
+                if known:
+                    lack.append((same, [name, way, *map(spread, zip(*known, strict=True))]))
+    lines = tabled(["map", "placement", *(METRICS[key].name for key in MAP_SCORES)], maps)
+    lines += ["", "## Classes that a client lacks", "", LACKING, ""]
+    return lines + tabled(["map", "placement", "among its own", "none of it"], lack)
 
 
 def table() -> str:
     """Return all finished cells as Markdown."""
     done = cells()
     title = "# Private clusters, private UMAP, and sites that lack classes"
-    codes = ", ".join(sorted({each["code"] for each in done}))
-    lines = [title, "", f"{NOTE} Code: {codes}.", "", "## Clusters", "", CLUSTERS, "", *cluster_tables(done)]
+    lines = [title, "", f"{NOTE} Code: {codes(done)}.", "", "## Clusters", "", CLUSTERS, "", *cluster_tables(done)]
     return "\n".join([*lines, "", "## Maps", "", MAPS, "", *map_tables(done)]) + "\n"
 
 
@@ -283,7 +263,6 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0])
     parser.add_argument("--seeds", type=int, default=1)
     arguments = parser.parse_args()
-    (HERE / "cells").mkdir(exist_ok=True)
     if arguments.data is not None:
         run(arguments)
     (HERE / "results.md").write_text(table())

@@ -33,6 +33,7 @@ from dpfedvis.data.features import with_features
 from dpfedvis.evaluation import cross_client_accuracy
 from dpfedvis.mechanisms import KMeans
 from dpfedvis.numerics.kernels import Array
+from dpfedvis.reporting.cells import codes, markdown
 from dpfedvis.runs.code_version import code_version
 from dpfedvis.server.private_map import Learned
 from dpfedvis.server.recipe import SPREAD, Recipe
@@ -69,7 +70,7 @@ anew; in brackets their number, and the dimensions of the first. What is blank w
 scikit-learn's digits, enlarged and moved at random. The default has 202 landmarks (*aggregate*) or 120 (*local*), 12
 sweeps, at most 32 dimensions, and 0.2 of the budget for the subspace. Last column: mean difference from the first row,
 on the same data and seeds, ± its standard error. *Spread exactly*: what a release of the spread around each landmark
-could give at most, since it has no noise and costs nothing here; it is not private.
+could give at most, since it has no noise and costs nothing here; it is not private. Code: {{code}}.
 """
 
 
@@ -194,9 +195,7 @@ def score(fed: FederatedData, trust: Trust, way: Way, seed: int) -> dict[str, An
 def table(found: dict[str, dict[str, Any]]) -> str:
     """Return all cells as Markdown."""
     columns = [f"{data}, {features}, {trust}" for data in DATA for features in FEATURES for trust in TRUSTS]
-    head = ["way", *columns, "difference"]
-    codes = ", ".join(sorted({each["code"] for each in found.values()}))
-    lines = [f"{NOTE}Code: {codes}.\n", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    rows = []
     for way in WAYS:
         cells, differences = [], []
         for column in columns:
@@ -208,7 +207,8 @@ def table(found: dict[str, dict[str, Any]]) -> str:
             differences += [score - usual[seed]["cross"] for seed, score in scores.items() if usual[seed]]
         error = np.std(differences, ddof=1) / math.sqrt(len(differences)) if len(differences) > 1 else math.nan
         last = "" if way == USUAL else f"{np.mean(differences):+.4f} ± {error:.4f}" if differences else ""
-        lines.append(f"| {way} | " + " | ".join([*cells, last]) + " |")
+        rows.append([way, *cells, last])
+    lines = [NOTE.format(code=codes(found.values())), *markdown(["way", *columns, "difference"], rows)]
     return "\n".join(lines) + "\n" + TRIES
 
 

@@ -24,11 +24,13 @@ import numpy as np
 
 from accounting import Budget
 from dpfedvis import FederatedData, FedTSNE
-from dpfedvis.data import load
+from dpfedvis.data import Dataset, load
 from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.evaluation import cross_client_accuracy
 from dpfedvis.mechanisms import MECHANISMS
 from dpfedvis.numerics.mmd import mmd2
+from dpfedvis.reporting.cells import codes
+from dpfedvis.runs.code_version import code_version
 
 HERE = Path(__file__).parent
 CELLS = HERE / "cells.jsonl"
@@ -40,6 +42,7 @@ PER_ROUND = ("gradient", "clipped", "variable")
 ONCE = ("k-means", "mean-embedding")
 FORMER = 50  # rounds that were the default before
 LANDMARKS = 100
+BEFORE = "63c6c0e or before"  # code of cells that do not name theirs
 SAMPLE = 5000  # records that MMD is computed with
 TITLE = "# Algorithm 1 under a budget: how many rounds"
 NOTE = """\
@@ -129,6 +132,20 @@ def mapped(cell: Cell, fed: FederatedData) -> dict[str, Any]:
     }
 
 
+def federation(dataset: Dataset, seed: int) -> FederatedData:
+    """Deal the records to ten clients, or to those that they come with."""
+    dealt = {} if dataset.clients else {"clients": 10, "partition": "iid"}
+    return FederatedData.from_dataset(dataset, **dealt, seed=seed)
+
+
+def made(cell: Cell, fed: FederatedData) -> Cell:
+    """Make one cell."""
+    started = time.perf_counter()
+    scores = (mapped if cell["part"] == "maps" else learned)(cell, fed)
+    seconds = round(time.perf_counter() - started, 1)
+    return {"settings": cell, "scores": scores, "code": str(code_version()), "seconds": seconds}
+
+
 def finished() -> dict[str, Cell]:
     """Return the cells that are there, by their settings."""
     found: dict[str, Cell] = {}
@@ -146,19 +163,17 @@ def key(cell: Cell) -> str:
 def run(arguments: argparse.Namespace) -> None:
     """Run all cells that are not there yet."""
     known = finished()
+    if not arguments.parts:
+        return
     dataset = load(arguments.data, records=arguments.records)
     for part in arguments.parts:
         for seed in range(arguments.seeds):
-            clients = None if dataset.clients else 10
-            partition = None if dataset.clients else "iid"
-            fed = FederatedData.from_dataset(dataset, clients=clients, partition=partition, seed=seed)
+            fed = federation(dataset, seed)
             for cell in cells(part, arguments.data, arguments.records, seed):
                 wanted = cell["epsilon"] in arguments.epsilons and cell["mechanism"] in arguments.mechanisms
                 if not wanted or key(cell) in known:
                     continue
-                started = time.perf_counter()
-                scores = (mapped if part == "maps" else learned)(cell, fed)
-                line = {"settings": cell, "scores": scores, "seconds": round(time.perf_counter() - started, 1)}
+                line = made(cell, fed)
                 with CELLS.open("a") as file:
                     file.write(json.dumps(line) + "\n")
                 print(json.dumps(line), file=sys.stderr, flush=True)
@@ -248,12 +263,12 @@ def figure(known: dict[str, Cell], data: str) -> None:
 
 def page() -> str:
     """Return everything that is there as Markdown."""
-    known, lines = finished(), [TITLE, "", NOTE]
+    known = finished()
+    lines = [TITLE, "", f"{NOTE} Code: {codes(known.values(), BEFORE)}."]
     for data in sorted({cell["settings"]["data"] for cell in known.values()}):
         lines += ["", f"## {data}"]
         parts = {cell["settings"]["part"] for cell in known.values() if cell["settings"]["data"] == data}
         if "rounds" in parts:
-            figure(known, data)
             lines += ["", BY_ROUNDS, "", f"![MMD against S]({data}.png)", "", *by_rounds(known, data)]
         if "mechanisms" in parts:
             lines += ["", MECHANISMS_NOTE, "", *table(known, data, "mmd", "mechanisms")]
@@ -272,6 +287,9 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--mechanisms", nargs="+", default=(*PER_ROUND, *ONCE))
     run(parser.parse_args())
+    known = finished()
+    for data in {cell["settings"]["data"] for cell in known.values() if cell["settings"]["part"] == "rounds"}:
+        figure(known, data)
     (HERE / "results.md").write_text(page())
 
 

@@ -21,6 +21,7 @@ from dpfedvis.evaluation.theory import DistanceError, KernelError, centred, norm
 from dpfedvis.mechanisms.scale import kernel_of_distance
 from dpfedvis.numerics.distances import GramDistances, NystromDistances, gram_frame, kernel_factor, nystrom_factor
 from dpfedvis.numerics.kernels import kernel_matrix, squared_distances
+from dpfedvis.runs.code_version import code_version
 
 HERE = Path(__file__).parent
 RECORDS, LANDMARKS = 40_000, 500
@@ -74,6 +75,7 @@ def main() -> None:
             "frobenius": truth.frobenius,
             "residual": truth.residual,
             **further,
+            "code": str(code_version()),
             "passes": truth.passes,
             "seconds": round(time.time() - began),
             "cpu_seconds": round(time.process_time() - cpu),

@@ -27,6 +27,8 @@ from dpfedvis.estimators.planning import members_of
 from dpfedvis.evaluation.bootstrap import returns
 from dpfedvis.evaluation.coverage import anchor_coverage
 from dpfedvis.numerics.kernels import squared_distances
+from dpfedvis.reporting.cells import codes
+from dpfedvis.runs.code_version import code_version
 from dpfedvis.server import Program
 from dpfedvis.server.forecast import forecast
 from dpfedvis.server.members import Members
@@ -51,6 +53,7 @@ GROUPS: dict[str, dict[str, tuple[int, ...]]] = {
     },
 }
 DIMENSIONS = 10  # of blob and uniform
+BEFORE = "74ee9e9 or before"  # code of cells that do not name theirs
 NOTE = """\
 Made by `python reports/verdict/make.py`. k-means, δ at its default, one record as the unit, seeded noise; 4 sites below
 1,000 records and 10 from there on (the hospitals: their own 5), all IID; ε 0.1, 0.3, 1, 3 and 10; two seeds, and one of
@@ -165,7 +168,7 @@ def run(group: str) -> None:
             known, fed = (name, count, seed), records_of(name, count, seed)
         assert fed is not None
         facts = dict(zip(("data", "records", "epsilon", "trust", "seed"), settings, strict=True))
-        made = {"group": group, **facts, **cell(fed, epsilon, trust, seed)}
+        made = {"group": group, **facts, **cell(fed, epsilon, trust, seed), "code": str(code_version())}
         with STORE.open("a") as file:
             file.write(json.dumps(made) + "\n")
         print(made, file=sys.stderr, flush=True)
@@ -227,8 +230,8 @@ def tables(cells: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def write() -> None:
-    """Write results.md from what is in the store."""
+def page() -> str:
+    """Return everything that is in the store as Markdown."""
     cells = list(stored().values())
     minutes = sum(each["seconds"] for each in cells) / 60
     text = [
@@ -236,13 +239,13 @@ def write() -> None:
         "",
         NOTE,
         "",
-        f"{len(cells)} cells, {minutes:.0f} minutes of one core.",
+        f"{len(cells)} cells, {minutes:.0f} minutes of one core. Code: {codes(cells, BEFORE)}.",
         "",
         *tables(cells),
         "",
         "The last table has verdict and coverage of the first seed.",
     ]
-    (HERE / "results.md").write_text("\n".join(text) + "\n")
+    return "\n".join(text) + "\n"
 
 
 if __name__ == "__main__":
@@ -251,4 +254,4 @@ if __name__ == "__main__":
     given = parser.parse_args()
     for each in GROUPS if given.group is None else [] if given.group == "none" else [given.group]:
         run(each)
-    write()
+    (HERE / "results.md").write_text(page())

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from dpfedvis.cli.bounds import _EXAMPLE
+from dpfedvis.runs.code_version import code_version
 from tests.command_line import called, examples, pasted
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ def test_the_example_of_the_help_works_when_pasted(tmp_path: Path) -> None:
     assert "Thm 2 printed, frobenius: FALSE in 2 of 2 cases" in done.stdout
     assert re.search(r"certificate, spectral: below the trivial bound in \d+", done.stdout)
     assert "No bound of the paper holds for D̂" in done.stdout
-    assert f"Made by `{line}`." in done.stdout
+    assert f"Made by `{line}`, code {code_version()}." in done.stdout
 
 
 def test_a_folder_gets_page_figure_and_json(tmp_path: Path) -> None:

@@ -147,11 +147,11 @@ def cell(fed: FederatedData, kind: str, trust: str, epsilon: float, seed: int) -
     if kind == "clusters":
         scores["clusters"] = agreement(y, estimator.labels_)
         scores["tried"] = tried(estimator, fed, count, seed)
-    for name, place in (("weights", ByWeights()), ("diffused", Diffused()), ("anchored", estimator.at_home)):
+    published = estimator.published_map_
+    for name, place in (("anchored", estimator.at_home), ("diffused", Diffused()), ("weights", ByWeights())):
         if name != "anchored":
-            places = np.concatenate([place(estimator.published_map_, client.X) for client in fed.clients])
-        scores[name] = map_scores(fed, places)
-        scores[name]["lacking"] = lacking(fed, estimator.published_map_, place, places)
+            places = np.concatenate([place(published, client.X) for client in fed.clients])
+        scores[name] = map_scores(fed, places) | {"lacking": lacking(fed, published, place, places)}
     return {
         **scores,
         "epsilon": estimator.ledger_.spent(DELTA, end_to_end=True),

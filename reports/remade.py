@@ -139,7 +139,7 @@ def clusters(folder: Path) -> Cell:
     if not own:
         raise Missing("no clusters are in cells/")
     cell = min(own, key=lambda each: each["seconds"])
-    settings = [cell[name] for name in ("map", "trust")]
+    settings = [cell[name] for name in ("partition", "map", "trust")]
 
     def numbers(scores: dict[str, Any]) -> Numbers:
         pairs = {"clusters": scores["clusters"], "k-means in the map": scores["in_map"]}
@@ -149,7 +149,7 @@ def clusters(folder: Path) -> Cell:
         fed = make.federation(cell["data"], cell["partition"], cell["seed"])
         return numbers(make.cell(fed, *settings, float(cell["asked"]), cell["seed"]))
 
-    what = ", ".join(map(str, (cell["data"], cell["partition"], *settings, f"ε = {cell['asked']}")))
+    what = ", ".join(map(str, (cell["data"], *settings, f"ε = {cell['asked']}")))
     return Cell(what, cell["code"], cell["seconds"], numbers(cell), again)
 
 

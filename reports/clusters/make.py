@@ -56,11 +56,11 @@ clients, that are of its class, classes counting alike. *CA*: a 7:3 split over a
 among its client's own, the share kept. Under `by-class` each client has one class: the first two have no meaning, and
 purity and CA can be had by drawing each client's records to one place: read them beside *at home*."""
 LACKING = """\
-What a client can do that lacks a class: for each client up to 200 records of classes of which it has fewer than ten are
-drawn from the others and placed by it as new ones, together with its own; they are classified by the other clients'
-points, the drawn ones left out (10-NN, classes counting alike; chance is one over the number of classes). *None of
-it*: the same for a client that has no records but the new ones, as `transform` places them."""
-DRAWN, SCARCE, NEIGHBORS = 200, 10, 10
+What a client can do that lacks a class: of each class of which it has fewer than ten records, 20 are drawn from the
+others and placed by it as new ones, together with its own; they are classified by the other clients' points, the drawn
+ones left out (10-NN, classes counting alike; chance is one over the number of classes). *None of it*: the same for a
+client that has no records but the new ones, as `transform` places them."""
+DRAWN, SCARCE, NEIGHBORS = 20, 10, 10
 
 
 def federation(name: str, partition: str, seed: int) -> FederatedData:
@@ -92,15 +92,17 @@ def lacking(fed: FederatedData, published: PublishedMap, place: Placement, place
     """
     X, y = fed.pooled()
     names, classes = np.unique(y, return_inverse=True)
-    held = np.bincount(classes, minlength=len(names))
     asked, right = np.zeros(len(names)), np.zeros((2, len(names)))
     for client, part in enumerate(fed.index.slices):
         own = np.bincount(classes[part], minlength=len(names))
-        scarce = (own < SCARCE) & (held - own >= 2 * NEIGHBORS)
         others = np.ones(len(y), dtype=bool)
         others[part] = False
         generator = np.random.default_rng([published.seed, client])
-        drawn = generator.permutation(np.flatnonzero(others & scarce[classes]))[:DRAWN]
+        there = [
+            generator.permutation(np.flatnonzero(others & (classes == each))) for each in np.flatnonzero(own < SCARCE)
+        ]
+        # What is left of a class must be enough to be voted for.
+        drawn = np.concatenate([np.empty(0, int), *(each[:DRAWN] for each in there if len(each) >= 2 * DRAWN)])
         if len(drawn) == 0:
             continue
         others[drawn] = False
@@ -131,7 +133,7 @@ def tried(estimator: FedSpectralClustering, fed: FederatedData, count: int, seed
     return {way: agreement(y, labels[found.kneighbors(records)[1][:, 0]]) for way, (labels, found) in ways.items()}
 
 
-def cell(fed: FederatedData, kind: str, trust: str, epsilon: float, seed: int) -> dict[str, Any]:
+def cell(fed: FederatedData, partition: str, kind: str, trust: str, epsilon: float, seed: int) -> dict[str, Any]:
     """Make one map, or clusters, and score it."""
     started, y = time.perf_counter(), fed.pooled()[1]
     count = len(np.unique(y))
@@ -151,7 +153,9 @@ def cell(fed: FederatedData, kind: str, trust: str, epsilon: float, seed: int) -
     for name, place in (("anchored", estimator.at_home), ("diffused", Diffused()), ("weights", ByWeights())):
         if name != "anchored":
             places = np.concatenate([place(published, client.X) for client in fed.clients])
-        scores[name] = map_scores(fed, places) | {"lacking": lacking(fed, published, place, places)}
+        scores[name] = map_scores(fed, places)
+        if partition != "iid":
+            scores[name]["lacking"] = lacking(fed, published, place, places)
     return {
         **scores,
         "epsilon": estimator.ledger_.spent(DELTA, end_to_end=True),
@@ -175,7 +179,7 @@ def run(arguments: argparse.Namespace) -> None:
                         continue
                     facts = {"data": arguments.data, "partition": arguments.partition, "map": kind, "trust": trust}
                     made = facts | {"asked": f"{epsilon:g}", "seed": seed, "code": code}
-                    made |= cell(fed, kind, trust, epsilon, seed)
+                    made |= cell(fed, arguments.partition, kind, trust, epsilon, seed)
                     keep(path, made)
                     print(f"{path.stem}: {made}", file=sys.stderr, flush=True)
 

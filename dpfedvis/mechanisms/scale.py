@@ -121,7 +121,8 @@ class Moments(ScaleRelease):
         variance : float
             Variance of the noise in each value. It adds m·variance to ‖E x‖², which is subtracted here.
         expected : float, optional
-            What public bounds let expect. Taken where what is seen is below `SURE` standard deviations of its noise.
+            What public bounds let expect. Taken where what is seen is below `SURE` standard deviations of its noise,
+            unless what is seen and as many deviations are less: records seldom fill their bounds.
 
         Notes
         -----
@@ -133,7 +134,7 @@ class Moments(ScaleRelease):
         spread = 2 * (square - (float(mean @ mean) - variance * len(mean)))
         deviation = 2 * math.sqrt(variance + 4 * variance * length + 2 * len(mean) * variance**2)
         if expected is not None and spread < SURE * deviation:
-            return expected
+            return min(expected, (max(spread, 0.0) + SURE * deviation) * self.tau_x**2)
         # With noise this may be 0 or negative; a hundredth of τ² keeps γ finite.
         return max(spread, 0.01) * self.tau_x**2
 

@@ -88,7 +88,9 @@ class Frame:
         if not components_seen(matrix, noise):
             seed = self.public.public_seed
             return unseen_subspace(centre, spread, raw, Streams(seed).generator("unseen directions"))
-        return principal_subspace(centre, matrix, noise, self.components, raw, basis, spread)
+        # Second moments of all features tell their sum better than the mean square did.
+        known = 0.0 if basis is None else spread
+        return principal_subspace(centre, matrix, noise, self.components, raw, basis, known)
 
     def _for(self, features: int) -> PublicParameters:
         return replace(self.public, features=features)

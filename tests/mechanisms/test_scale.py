@@ -233,11 +233,27 @@ def test_a_drawn_mean_is_closer_on_average():
     assert errors[1] < 0.7 * errors[0]
 
 
-def test_a_scale_below_its_noise_is_the_public_one():
+def test_a_scale_below_its_noise_is_the_public_one_or_less():
     """At 3 standard deviations: 4(v + 4v‖x̄‖² + 2mv²) worked out by hand for v = 0.01, m = 4 and a mean of 0."""
     release, deviation = Moments(tau_x=2.0), math.sqrt(4 * (0.01 + 2 * 4 * 0.01**2))
-    for times, expected in ((2.9, 7.0), (3.1, 4 * 3.1 * deviation)):
+    most = 4 * deviation  # in the units of the records
+    for times, public, expected in (
+        (2.9, 4.0, 4.0),
+        (2.9, 7.0, 5.9 * most),
+        (-1.0, 7.0, 3 * most),
+        (3.1, 7.0, 3.1 * most),
+    ):
         square = times * deviation / 2 - 0.04  # the noise of the mean is taken off
-        found = release.mean_squared_distance(np.array([0, 0, 0, 0, square]), 0.01, 7.0)
+        found = release.mean_squared_distance(np.array([0, 0, 0, 0, square]), 0.01, public)
         assert found == pytest.approx(expected, rel=1e-9)
     assert release.mean_squared_distance(np.array([0, 0, 0, 0, -1.0]), 0.01) == pytest.approx(0.04), "no public one"
+
+
+def test_an_unseen_scale_is_hardly_ever_too_small():
+    """Too small a scale would clip the records; drawn noise, and a true mean squared distance of 2·(0.3 − 0.09)."""
+    rng, truth, variance = np.random.default_rng(0), np.append(np.full(9, 0.1), 0.3), 0.01
+    release, small = Moments(tau_x=1.0), 0
+    for _ in range(500):
+        average = truth + rng.normal(0, math.sqrt(variance), 10)
+        small += release.mean_squared_distance(average, variance, 5.0) < 2 * (0.3 - 0.09)
+    assert small <= 5

@@ -101,7 +101,7 @@ def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
             return made
 
         collected, scores = step("central t-SNE", central, common)
-        free = step("no data", without_data, common)
+        free = step("no data", without_data, configs[PRIVATE[0]])
         yardsticks = {"no data": free, "central": scores}
         beside = partial(show_beside, yardsticks)
         for key, config in configs.items():

@@ -330,7 +330,7 @@ def _fit(
             recorder.close()
         if isinstance(estimator, PrivateMapEstimator) and config.release == "none":
             estimator.verdict_ = drawn_again(estimator, progress)
-        problems = write_results(folder, estimator, order.fed, order.dataset, config)
+        problems = write_results(folder, estimator, order.fed, order.dataset, config, progress)
         statement = estimator.statement_
         # What its folder tells anyway: name of the data; and when it began, but for a simulation, which is repeatable.
         origin = {"data": order.facts["data"]["name"]}

@@ -23,7 +23,7 @@ from dpfedvis.server.private_map import BudgetShares
 from tests.command_line import called, check_refused, once, started
 
 SMALL = ["--data", "digits", "--records", "100", "--clients", "3", "--landmarks", "10", "--rounds", "3"]
-SMALL += ["--perplexity", "5", "--jobs", "1"]
+SMALL += ["--perplexity", "5", "--jobs", "1", "--no-yardsticks"]
 FILES = {
     "config.toml", "embedding.csv", "embedding.npz", "figures", "landmarks.npz", "ledger.sqlite", "map.png",
     "provenance.json", "public.json", "report.html", "simulation", "statement.html", "statement.json", "statement.md",
@@ -92,7 +92,8 @@ def test_a_run_can_be_repeated_from_its_config(tmp_path: Path) -> None:
 
 
 def test_under_a_budget_the_default_releases_nothing_of_a_record(tmp_path: Path) -> None:
-    summary = ran(tmp_path / "run", "--epsilon", "2")
+    summary = ran(tmp_path / "run", "--epsilon", "2", "--yardsticks")
+    assert list(summary["yardsticks"]) == ["chance", "no data", "central"]
     assert (summary["chosen"]["release"], summary["chosen"]["mechanism"]) == ("none", "k-means")
     assert summary["epsilon_end_to_end"] == pytest.approx(2)
     assert set(summary["files"]) == FILES | {"regions.csv"}
@@ -103,6 +104,7 @@ def test_under_a_budget_the_default_releases_nothing_of_a_record(tmp_path: Path)
 
 def test_without_a_budget_it_says_infinity(tmp_path: Path) -> None:
     summary = ran(tmp_path / "run")
+    assert list(summary["yardsticks"]) == ["chance"]
     assert (summary["mechanism"], summary["release"], summary["epsilon_end_to_end"]) == ("none", "exact", "inf")
     assert summary["chosen"]["mechanism"] == "none"
     assert set(summary["files"]) == FILES

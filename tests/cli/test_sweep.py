@@ -64,7 +64,7 @@ def test_the_example_of_the_help_leaves_a_report(example: Path) -> None:
         "Cheapest ε for a given utility",
         "Pareto front",
         "What tuning costs",
-        "18 done",
+        "20 done",
         "data-free",
     ):
         assert words in page

@@ -165,6 +165,14 @@ def test_every_table_of_the_best_ends_with_its_yardsticks(sweep_rows: list[CellR
     )
 
 
+def test_pictures_come_before_words(sweep_rows: list[CellRow], tmp_path: Path) -> None:
+    write_report(sweep_rows, tmp_path, "x", HERE)
+    for page in ("report.md", "report.html"):
+        text = (tmp_path / page).read_text()
+        picture = text.index("curves-1.svg") if page == "report.md" else text.index('<img class="drawing"')
+        assert picture < text.index("By CA, 10-NN, the best is") < text.index("Best mechanism at a given ε")
+
+
 def test_a_page_says_which_yardsticks_it_lacks(sweep_rows: list[CellRow], tmp_path: Path) -> None:
     write_report([row for row in sweep_rows if row.kind not in ("central", "chance")], tmp_path, "x", HERE)
     assert (

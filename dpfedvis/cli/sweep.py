@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfedvis.cli.common import add_command, path, print_json, print_result
+from dpfedvis.numerics.progress import bar
 
 if TYPE_CHECKING:
     from dpfedvis.experiments.sweeps.execution import Workers
@@ -148,7 +149,8 @@ def run_grid(arguments: argparse.Namespace) -> int:
         counted |= {str(status): count for status, count in done.statuses.items()}
         print_json({**counted, "reasons": done.reasons} if done.reasons else counted)
     else:
-        print("\n".join([f"{done}; {arguments.store}", *done.why]))
+        following = f"next: {shlex.join(['dpfedvis', 'sweep', 'report', str(arguments.store)])} --out FOLDER"
+        print("\n".join([f"{done}; {arguments.store}", *done.why, following]))
     return 0
 
 
@@ -199,8 +201,9 @@ def report_on(arguments: argparse.Namespace) -> int:
     with SweepStore(arguments.store) as store:
         rows = store.rows()
     command = shlex.join(["dpfedvis", "sweep", "report", str(arguments.store), "--out", str(arguments.out)])
-    paths = write_report(rows, arguments.out, command)
-    print_result(arguments, [str(path) for path in paths], "wrote " + ", ".join(map(str, paths)))
+    with bar(1, "page", "report"):
+        paths = write_report(rows, arguments.out, command)
+    print_result(arguments, [str(path) for path in paths], f"wrote {', '.join(map(str, paths))}\nopen {paths[0]}")
     return 0
 
 

@@ -284,7 +284,11 @@ def _carry_out(
         warnings = (*order.warnings, *statement.warnings, *problems)
         done = Run(folder, config, statement, order.estimator, order.fed, views, warnings=warnings)
         if show is not None:
+            if progress is not None:
+                progress("pages", 0, 1)
             show(done)
+            if progress is not None:
+                progress("pages", 1, 1)
         finished = datetime.now(UTC).isoformat(timespec="seconds")
         write_provenance(folder, {**order.facts, "finished": finished})
     except BaseException as error:

@@ -204,7 +204,8 @@ def test_why_cells_have_no_scores_is_said_at_once(grid: Path, tmp_path: Path) ->
     grid.write_text(TINY.replace('"mean-embedding", "gradient"', '"published"').replace('[1, "inf"]', "1"))
     store = str(tmp_path / "s.sqlite")
     done = called("sweep", "run", str(grid), "--store", store, "--jobs", "1")
-    first, why = done.stdout.splitlines()
+    first, why, following = done.stdout.splitlines()
+    assert following == f"next: dpfedvis sweep report {store} --out FOLDER"
     assert (done.returncode, done.stderr) == (0, "")
     assert "now 2 refused" in first
     assert re.match(r"2 cells without scores: .*published", why)

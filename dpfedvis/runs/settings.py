@@ -277,9 +277,7 @@ class RunConfig(EstimatorSettings):
             )
         seeded, evaluate = chosen.noise == "seeded", self.evaluate
         if evaluate and not seeded:
-            raise InvalidParameter(
-                "evaluate", True, "left out with real noise: scores, places and labels are covered by no ε"
-            )
+            raise InvalidParameter("evaluate", True, "left out with real noise (no ε covers scores, places and labels)")
         hidden = chosen.budget is not None and chosen.budget.hides_rows
         if hidden and not seeded and self.records is not None:
             raise InvalidParameter(
@@ -287,7 +285,7 @@ class RunConfig(EstimatorSettings):
             )
         if self.yardsticks and not seeded:
             raise InvalidParameter(
-                "yardsticks", True, "left out with real noise: the scores of a central map are covered by no ε"
+                "yardsticks", True, "left out with real noise (no ε covers the scores of a central map)"
             )
         if evaluate is None:
             evaluate = seeded and fed.origin == "built-in"

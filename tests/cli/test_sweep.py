@@ -74,7 +74,7 @@ def test_the_example_of_the_help_leaves_a_report(example: Path) -> None:
 def test_the_page_opens_offline_and_runs_no_script(example: Path) -> None:
     page = (example / "privacy-utility" / "report.html").read_text()
     assert "<script" not in page
-    assert page.count('<img class="drawing" src="data:image/svg+xml;base64,') == 2
+    assert page.count('<img class="drawing wide" src="data:image/svg+xml;base64,') == 2
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!data:)', page)
     assert page.count("<caption>") == page.count("<table>") >= 5
     assert "All numbers as a table" in page

@@ -521,10 +521,12 @@ def test_every_page_fits_a_phone_and_its_drawings_can_be_read(page: Path, opened
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
     drawn = browser.execute_script(
-        "return [...document.querySelectorAll('img.drawing')].map((each) => [each.width, each.naturalWidth])"
+        "return [...document.querySelectorAll('img.drawing')]"
+        ".map((each) => [each.width, each.naturalWidth, each.naturalHeight])"
     )
-    # Beside its figure's edge a wide one is moved sideways.
-    assert all(width >= min(natural, 540) for width, natural in drawn)
+    # A wide one is moved sideways.
+    assert all(width >= min(natural, 540) for width, natural, height in drawn if natural > min(1.81 * height, 940))
+    assert all(width <= 390 for width, natural, height in drawn if natural < min(1.79 * height, 920))
     assert drawn or not page.name.startswith("report")
 
 

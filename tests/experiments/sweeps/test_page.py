@@ -169,7 +169,7 @@ def test_pictures_come_before_words(sweep_rows: list[CellRow], tmp_path: Path) -
     write_report(sweep_rows, tmp_path, "x", HERE)
     for page in ("report.md", "report.html"):
         text = (tmp_path / page).read_text()
-        picture = text.index("curves-1.svg") if page == "report.md" else text.index('<img class="drawing"')
+        picture = text.index("curves-1.svg") if page == "report.md" else text.index('<img class="drawing')
         assert picture < text.index("By CA, 10-NN, the best is") < text.index("Best mechanism at a given ε")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,8 @@ def test_the_first_run_as_a_user_types_it(tmp_path: Path) -> None:
     assert "with real noise this would be ε = 2 end to end at δ = 1e-05" in done.stdout
     assert "chosen, since not given" in done.stdout
     assert "mechanism = mean-embedding" in done.stdout
+    assert re.search(r"^score: class accuracy .* 0\.\d{3} \(chance 0\.\d{3}\)$", done.stdout, flags=re.MULTILINE)
+    assert done.stdout.splitlines()[-1] == "open runs/first/report.html"
     folder = tmp_path / "runs" / "first"
     assert {path.name for path in folder.iterdir()} == FILES
     assert not list(folder.rglob("*.tmp"))

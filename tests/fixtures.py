@@ -178,7 +178,7 @@ def sweep_rows() -> list[CellRow]:
         facts = {"data": makers.HOSTILE[0], "seed": seed, **settings}
         return makers.row(facts, kind=kind, scores={"nmi": score, "ca_10": score / 2}, epsilon_end_to_end=end)
 
-    rows = [made(0.9, "central"), made(0.2, "data-free")]
+    rows = [made(0.9, "central"), made(0.2, "data-free"), made(0.06, "chance")]
     for seed in range(3):
         for epsilon in (1.0, 10.0):
             rows.append(made(0.3 + epsilon / 40 + seed / 100, seed=seed, mechanism="k-means", epsilon=epsilon))

@@ -107,7 +107,7 @@ def umap(**options) -> FedUMAP:
 
 # Runs
 
-SMALL_RUN: dict[str, Any] = {"rounds": 3, "perplexity": 5.0, "jobs": 1}
+SMALL_RUN: dict[str, Any] = {"rounds": 3, "perplexity": 5.0, "jobs": 1, "yardsticks": False}
 HOSTILE = ('"><script>alert(1)</script>', "</script><!-- & 'x'", "a <b>bold</b> client")
 MARKED = (70001, 70002)  # labels that nothing else in a page looks like
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfedvis.cli.common import add_command, print_json
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.numerics.progress import hidden
+from dpfedvis.numerics.progress import bar
 
 if TYPE_CHECKING:
     from attacks.membership.conclusion import Conclusion
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 _EXAMPLE = """\
 example:
-  dpfedvis run --data digits --records 1000 --sample random --landmarks 100 --mechanism none --out runs/exact
+  dpfedvis run --data digits --records 300 --sample random --landmarks 100 --mechanism none --out runs/exact
   dpfedvis attack --run runs/exact --kind reconstruction
 
 An attack reads only the run's folder: uploads, ledger, landmarks, map. The records are loaded by config.toml only to
@@ -71,17 +70,18 @@ def run(arguments: argparse.Namespace) -> int:
     owners = None if arguments.owner_out is None else apart(Path(arguments.owner_out), recording.folder, out)
     report: dict[str, Any] = {}
     results: dict[str, Result] = {}
-    for name in KINDS if arguments.kind == "all" else (arguments.kind,):
-        if not hidden():
-            print(f"{name} …", file=sys.stderr)
-        try:
-            results[name] = kind(name)(recording, truth, streams.generator("attack", name))
-        except NothingToAttack as reason:
-            if arguments.kind != "all":
-                raise
-            report[name] = {"skipped": str(reason)}
-            continue
-        report[name] = json.loads(results[name].to_json())
+    chosen = tuple(KINDS) if arguments.kind == "all" else (arguments.kind,)
+    with bar(len(chosen), "attack") as played:
+        for name in chosen:
+            played.set_description(name)
+            try:
+                results[name] = kind(name)(recording, truth, streams.generator("attack", name))
+                report[name] = json.loads(results[name].to_json())
+            except NothingToAttack as reason:
+                if arguments.kind != "all":
+                    raise
+                report[name] = {"skipped": str(reason)}
+            played.update()
     ended = _ended(recording, results, report) if arguments.kind == "all" else None
     if ended is not None:
         report["conclusion"] = ended.to_dict()

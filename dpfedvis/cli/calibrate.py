@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +29,7 @@ from accounting.sharing import Sharing
 from dpfedvis.cli.calibrate_map import MAP, map_result, map_table, risk_lines
 from dpfedvis.cli.common import MissingOption, add_command, print_result
 from dpfedvis.errors import DpfedvisError
-from dpfedvis.numerics.progress import hidden
+from dpfedvis.numerics.progress import bar
 
 _EXAMPLE = """\
 example:
@@ -260,23 +259,22 @@ def _sensitivities(arguments: argparse.Namespace, used: float) -> dict[str, floa
 def _opinions(names: list[str], composition: Composition, release: CalibratedRelease) -> dict[str, dict[str, Any]]:
     budget = release.budget
     opinions: dict[str, dict[str, Any]] = {}
-    for name in names:
-        accountant = ACCOUNTANTS[name]
-        if not hidden():
-            print(f"\rasking {name:<12}", end="", file=sys.stderr, flush=True)
-        opinion: dict[str, Any] = {"epsilon": None, "sigma": None, "is_bound": accountant.is_bound}
-        try:
-            # JSON has no infinity: an accountant whose ε overflows is one that cannot say.
-            epsilon = accountant.epsilon(composition, budget.delta)
-            opinion["epsilon"] = epsilon if math.isfinite(epsilon) else None
-            opinion["sigma"] = release.sigma * accountant.sigma_factor(composition, budget.epsilon, budget.delta)
-        except CannotAccount as error:
-            opinion["reason"] = str(error)
-        except (ArithmeticError, ValueError) as error:
-            opinion["reason"] = f"{name} failed ({error})"
-        opinions[name] = opinion
-    if not hidden():
-        print("\r" + " " * 30 + "\r", end="", file=sys.stderr, flush=True)
+    with bar(len(names), "accountant") as asked:
+        for name in names:
+            accountant = ACCOUNTANTS[name]
+            asked.set_description(name)
+            opinion: dict[str, Any] = {"epsilon": None, "sigma": None, "is_bound": accountant.is_bound}
+            try:
+                # JSON has no infinity: an accountant whose ε overflows is one that cannot say.
+                epsilon = accountant.epsilon(composition, budget.delta)
+                opinion["epsilon"] = epsilon if math.isfinite(epsilon) else None
+                opinion["sigma"] = release.sigma * accountant.sigma_factor(composition, budget.epsilon, budget.delta)
+            except CannotAccount as error:
+                opinion["reason"] = str(error)
+            except (ArithmeticError, ValueError) as error:
+                opinion["reason"] = f"{name} failed ({error})"
+            opinions[name] = opinion
+            asked.update()
     return opinions
 
 

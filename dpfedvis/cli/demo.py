@@ -52,7 +52,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from dpfedvis.experiments.demo import page, plan
+    from dpfedvis.experiments.demo import PRIVATE, page, plan
     from dpfedvis.numerics.files import write_text
     from dpfedvis.runs.folder import CONFIG, refuse_taken, writing
 
@@ -79,6 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     seconds = time.perf_counter() - started
     index = out / INDEX
     lines = [f"{name}: {out / key}" for key, name in story.names.items()]
+    middle = story.runs[PRIVATE[1]]
+    if middle.simulation is not None:
+        lines.append(f"{story.names[PRIVATE[1]]}, {middle.simulation.sentence}")
     lines.append(f"made in {seconds:.0f} s; open {index} in a browser")
     print_result(arguments, summary(story, index, seconds), "\n".join(lines))
     return 0
@@ -101,7 +104,7 @@ def tell(configs: dict[str, RunConfig], folder: Path, command: str) -> Story:
             return made
 
         collected, scores = step("central t-SNE", central, common)
-        free = step("no data", without_data, common)
+        free = step("no data", without_data, configs[PRIVATE[0]])
         yardsticks = {"no data": free, "central": scores}
         beside = partial(show_beside, yardsticks)
         for key, config in configs.items():

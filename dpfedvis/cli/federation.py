@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfedvis.cli.common import add_command, path, print_result
+from dpfedvis.numerics.progress import hidden
 
 _EXAMPLE = """\
 examples:
@@ -84,7 +85,7 @@ def _demo(arguments: argparse.Namespace) -> int:
     from dpfedvis.experiments.federation_demo import FederationDemo
 
     def tell(words: str) -> None:
-        if not arguments.json:
+        if not arguments.json and not hidden():
             print(words, file=sys.stderr, flush=True)
 
     demo = FederationDemo(arguments.out, patients=arguments.patients, epsilon=arguments.epsilon, tell=tell)

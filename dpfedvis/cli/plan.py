@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from dpfedvis.cli.common import MissingOption, print_result
+from dpfedvis.cli.common import MissingOption, add_quiet, print_result
 from dpfedvis.cli.settings_flags import add_settings, spelled_as_flags
+from dpfedvis.numerics.progress import bar
 
 if TYPE_CHECKING:
     from dpfedvis.server.forecast import Forecast
@@ -41,13 +42,14 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--columns", type=int, metavar="N", help="without --data, numbers that a record has")
     parser.add_argument("--config", metavar="FILE.toml", help="settings by name; flags win over them")
     parser.add_argument("--json", action="store_true", default=False, help="print JSON")
+    add_quiet(parser)
     parser.late = add_settings
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    with spelled_as_flags():
+    with spelled_as_flags(), bar(1, "forecast", "plan"):
         found = _forecast(arguments)
     print_result(arguments, found.to_dict(), _page(found))
     return 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from accounting import checks
 from dpfedvis.cli.common import UnusableArgument, add_command, path, print_result
+from dpfedvis.numerics.progress import bar
 
 if TYPE_CHECKING:
     from accounting.statement import Statement
@@ -51,7 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.folder is None) == (arguments.ledger is None):
         given = "neither" if arguments.folder is None else f"both {arguments.folder} and {arguments.ledger}"
         raise UnusableArgument(f"give the folder of a run or --ledger FILE, one of the two; {given} was given")
-    found = of_run(arguments.folder) if arguments.ledger is None else of_ledger(arguments.ledger)
+    with bar(1, "ledger", "statement"):
+        found = of_run(arguments.folder) if arguments.ledger is None else of_ledger(arguments.ledger)
     if arguments.out is not None:
         from accounting.registry import registry
 

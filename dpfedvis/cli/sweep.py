@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfedvis.cli.common import add_command, path, print_json, print_result
+from dpfedvis.numerics.progress import bar
 
 if TYPE_CHECKING:
     from dpfedvis.experiments.sweeps.execution import Workers
@@ -22,7 +23,7 @@ clients = 4
 landmarks = 20
 rounds = 5
 perplexity = 10
-baselines = ["central", "data-free"]
+baselines = ["chance", "data-free", "central"]
 
 [[grid]]
 mechanism = ["k-means", "gradient"]
@@ -47,7 +48,8 @@ the grid of `dpfedvis sweep example`, which takes less than a minute:
 Lists are axes, and every combination is a cell; keys above the first [[grid]] hold for all. Every setting of
 `dpfedvis run` is a key (as in config.toml); bounds, gamma and classes are lists themselves, so that an axis of
 them is a list of lists. epsilon may be "inf", a run without a budget, or 0, the data-free baseline. seeds is a
-number or a list.
+number or a list. baselines are what scores are held against, once a seed: what chance gets, the private map at
+ε = 0.001 (data-free), and a map of all records in one place (central).
 """
 _RUN = """\
 examples:
@@ -147,7 +149,8 @@ def run_grid(arguments: argparse.Namespace) -> int:
         counted |= {str(status): count for status, count in done.statuses.items()}
         print_json({**counted, "reasons": done.reasons} if done.reasons else counted)
     else:
-        print("\n".join([f"{done}; {arguments.store}", *done.why]))
+        following = f"next: {shlex.join(['dpfedvis', 'sweep', 'report', str(arguments.store)])} --out FOLDER"
+        print("\n".join([f"{done}; {arguments.store}", *done.why, following]))
     return 0
 
 
@@ -198,8 +201,9 @@ def report_on(arguments: argparse.Namespace) -> int:
     with SweepStore(arguments.store) as store:
         rows = store.rows()
     command = shlex.join(["dpfedvis", "sweep", "report", str(arguments.store), "--out", str(arguments.out)])
-    paths = write_report(rows, arguments.out, command)
-    print_result(arguments, [str(path) for path in paths], "wrote " + ", ".join(map(str, paths)))
+    with bar(1, "page", "report"):
+        paths = write_report(rows, arguments.out, command)
+    print_result(arguments, [str(path) for path in paths], f"wrote {', '.join(map(str, paths))}\nopen {paths[0]}")
     return 0
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from accounting import Ledger
 from accounting.rounding import rounded_up
 from dpfedvis.data.example import hospitals
+from dpfedvis.evaluation.baselines import central_map, no_data_scores
 from dpfedvis.evaluation.metrics import METRICS, Evaluated
 from dpfedvis.evaluation.scores import score
-from dpfedvis.experiments.sweeps.baselines import central_map, data_free_scores
 from dpfedvis.numerics.files import write_text
 from dpfedvis.reporting import interactive_maps
 from dpfedvis.reporting.palette import looks
@@ -36,7 +36,6 @@ PRIVATE = ("private-low", "private-middle", "private-high")
 HOSPITAL_PATIENTS = 400  # of a hospital, on average
 _SCORES = ("ca_10", "ca_cross_10", "npa_10", "nmi")
 _DRAWN = ("ca_10", "npa_10")
-_OF_THE_RUN = ("mmd", "certificate")  # at the kernel of one run, so that other runs are no yardstick
 _MAPS = ("exact", "plus", *PRIVATE)
 
 
@@ -104,6 +103,7 @@ def plan(
     """Return the settings of every run, by its key; `epsilons` are the budgets of the private maps."""
     common: dict[str, Any] = {"data": "digits", "records": records, "clients": clients, "seed": seed, "jobs": jobs}
     common |= {"noise": "seeded", "evaluate": True}  # a simulation, to be judged by records and labels
+    common |= {"yardsticks": False}  # made once, for all
     exact, private = {**common, "landmarks": 100}, {**common, "trust": "aggregate", "release": "none"}
     low, middle, high = epsilons
     settings: dict[str, dict[str, Any]] = {
@@ -129,6 +129,7 @@ def hospital_run(folder: Path, seed: int, jobs: int) -> RunConfig:
             "trust": "aggregate",
             "noise": "seeded",
             "evaluate": True,
+            "yardsticks": True,
             "seed": seed,
             "jobs": jobs,
         }
@@ -145,19 +146,15 @@ def central(config: RunConfig) -> tuple[Cloud, dict[str, float]]:
 
 
 def without_data(config: RunConfig) -> dict[str, float]:
-    """Return the scores of a private map that saw no data."""
-    return data_free_scores(config, config.federated(), None)
+    """Return the scores of a private map by this recipe that sees no data."""
+    return no_data_scores(config, config.federated())
 
 
 def show_beside(yardsticks: Mapping[str, Mapping[str, float]], run: Run) -> None:
     """Write everything to look at of a run, with the scores of maps of the same records to hold it against."""
     path = run.folder / SIMULATION / YARDSTICKS
     known = json.loads(path.read_text(encoding="utf-8"))
-    own = {
-        name: {key: each for key, each in scores.items() if key not in _OF_THE_RUN}
-        for name, scores in yardsticks.items()
-    }
-    write_text(path, json.dumps({**known, **own}, indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps({**known, **yardsticks}, indent=2, allow_nan=False) + "\n")
     show(run)
 
 
@@ -190,7 +187,7 @@ def page(story: Story) -> str:
         scores={key: _scores(_simulated(each)) for key, each in runs.items()},
         maps={key: len(each.places) for key, each in clouds.items()},
         hospital_score=_scores(_simulated(story.hospitals))[0],
-        hospital_chance=_scores(_yardsticks(story.hospitals).get("chance", {}))[0],
+        hospital_yardsticks={name: _scores(each)[0] for name, each in _yardsticks(story.hospitals).items()},
         key=list(zip(classes, looks(len(classes)), strict=True)),
         nominal=number(runs["plus"].statement["nominal_epsilon"]),
         curve=drawn,

@@ -23,6 +23,7 @@ from dpfedvis.reporting.run_report import show
 from dpfedvis.reporting.site_views import write_site_view
 from dpfedvis.runs.execute import execute
 from dpfedvis.runs.settings import RunConfig
+from dpfedvis.server.callbacks import StageBars
 from dpfedvis.site.folder import LEDGER
 from dpfedvis.site.ledger_file import tables
 from dpfedvis.site.own_table import SCHEMA, TABLE, OwnTable
@@ -75,7 +76,7 @@ class FederationDemo:
             killer = threading.Thread(target=self._kill)
             killer.start()
             try:
-                done = execute(config, self.out / "run", (self,), show=show)
+                done = execute(config, self.out / "run", (self,), progress=StageBars(), show=show)
             finally:
                 self._over.set()
                 killer.join()

@@ -94,7 +94,7 @@ def _environment(form: Form) -> Environment:
         "one_line": _one_line,
         "cell": _markdown_cell,
     }
-    made.tests |= {"numeric": _is_numeric, "infinite": math.isinf}
+    made.tests |= {"numeric": _is_numeric, "infinite": math.isinf, "wide": _is_wide}
     made.globals |= {
         "page": f"page.{form}",
         "parts": f"parts.{form}",
@@ -125,6 +125,12 @@ def _is_numeric(value: object) -> bool:
     if isinstance(value, str):
         return value != "" and value.strip("−-+.,0123456789e∞– %≥<>") == ""
     return isinstance(value, float)
+
+
+def _is_wide(svg: str) -> bool:
+    """Whether a drawing's words are too small to read where it is as wide as a phone."""
+    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    return box is not None and float(box[1]) > min(1.8 * float(box[2]), 700.0)
 
 
 def _data_uri(content: bytes | str, kind: str) -> str:

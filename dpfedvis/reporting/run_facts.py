@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from accounting import Ledger
 from accounting.spending import Step, privacy_curve, spending
 from dpfedvis.estimators.known_tables import CLUSTERS
+from dpfedvis.evaluation.metrics import METRICS
 from dpfedvis.numerics.kernels import Array
 from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.numerics.plain_text import from_spreadsheet
@@ -113,6 +114,16 @@ class Simulation:
     cloud: Cloud
     scores: Mapping[str, float]
     yardsticks: Mapping[str, Mapping[str, float]]
+
+    @property
+    def sentence(self) -> str:
+        """The first score that sweeps draw, with what it is held against; empty where there is none."""
+        first = next((each for each in METRICS.values() if each.curve and each.key in self.scores), None)
+        if first is None:
+            return ""
+        beside = [f"{name} {own[first.key]:.3f}" for name, own in self.yardsticks.items() if first.key in own]
+        held = f" ({', '.join(beside)})" if beside else ""
+        return f"score: {first.title} {self.scores[first.key]:.3f}{held}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +236,7 @@ def _files(folder: Path) -> dict[str, Any]:
         "trace": _trace(folder / TRACE),
         "cloud": cloud,
         "density": _density(folder / DENSITY),
-        "simulation": _simulation(folder / SIMULATION) if shown else None,
+        "simulation": simulation_in(folder) if shown else None,
         "verdict": _verdict(folder / VERDICT, len(cloud.places)),
     }
 
@@ -278,7 +289,9 @@ def _density(path: Path) -> Density | None:
         return Density(grid, shares, float(stored["noise"]), tuple(map(str, stored["classes"].tolist())))
 
 
-def _simulation(folder: Path) -> Simulation | None:
+def simulation_in(folder: Path) -> Simulation | None:
+    """Read what a simulation knows, from the folder of a run; None where there is nothing."""
+    folder = folder / SIMULATION
     if not (folder / PLACES).exists():
         return None
     with np.load(folder / PLACES, allow_pickle=False) as stored:

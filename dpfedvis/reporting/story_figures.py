@@ -60,7 +60,7 @@ def curve(
             axes.plot(x, y, "o-", color=_ACCENT, lw=1.8, ms=7)
         for epsilon, value in known:
             axes.annotate(
-                f"{value:.2f}", (epsilon, value), xytext=(0, -16), textcoords="offset points", ha="center", fontsize=9
+                f"{value:.2f}", (epsilon, value), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=9
             )
         axes.set_xscale("log")
         axes.set_xticks(list(epsilons), [f"{each:.3g}" for each in epsilons])

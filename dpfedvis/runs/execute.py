@@ -284,7 +284,11 @@ def _carry_out(
         warnings = (*order.warnings, *statement.warnings, *problems)
         done = Run(folder, config, statement, order.estimator, order.fed, views, warnings=warnings)
         if show is not None:
+            if progress is not None:
+                progress("pages", 0, 1)
             show(done)
+            if progress is not None:
+                progress("pages", 1, 1)
         finished = datetime.now(UTC).isoformat(timespec="seconds")
         write_provenance(folder, {**order.facts, "finished": finished})
     except BaseException as error:
@@ -330,7 +334,7 @@ def _fit(
             recorder.close()
         if isinstance(estimator, PrivateMapEstimator) and config.release == "none":
             estimator.verdict_ = drawn_again(estimator, progress)
-        problems = write_results(folder, estimator, order.fed, order.dataset, config)
+        problems = write_results(folder, estimator, order.fed, order.dataset, config, progress)
         statement = estimator.statement_
         # What its folder tells anyway: name of the data; and when it began, but for a simulation, which is repeatable.
         origin = {"data": order.facts["data"]["name"]}

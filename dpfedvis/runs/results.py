@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 from dpfedvis.data import Dataset, FederatedData
 from dpfedvis.estimators.base import FederatedEstimator
 from dpfedvis.estimators.clusters import FedSpectralClustering
+from dpfedvis.evaluation.baselines import central_scores, no_data_scores
 from dpfedvis.evaluation.by_group import placed_by_group
 from dpfedvis.evaluation.coverage import anchor_coverage
-from dpfedvis.evaluation.scores import by_chance, evaluated_of, score
+from dpfedvis.evaluation.scores import Scores, by_chance, evaluated_of, score
 from dpfedvis.numerics.files import write_arrays, write_text
 from dpfedvis.numerics.kernels import Array, squared_distances
+from dpfedvis.numerics.layouts import Progress
 from dpfedvis.numerics.random_streams import Streams
 from dpfedvis.protocol.density import Density
 from dpfedvis.protocol.published_map import PublishedMap
@@ -40,7 +42,12 @@ TRACE_COLUMNS = ["round", "step", "change"]
 
 
 def write_results(
-    folder: Path, estimator: FederatedEstimator, fed: FederatedData, dataset: Dataset, config: RunConfig
+    folder: Path,
+    estimator: FederatedEstimator,
+    fed: FederatedData,
+    dataset: Dataset,
+    config: RunConfig,
+    progress: Progress | None = None,
 ) -> list[str]:
     """Write everything into the folder of a run; return what could not be scored, in sentences.
 
@@ -56,13 +63,15 @@ def write_results(
         For its classes, in a simulation.
     config : RunConfig
         With all choices made.
+    progress : callable, optional
+        Called with (stage, done, total).
     """
     write_map(folder, estimator, fed)
     write_text(folder / VERDICT, json.dumps({**estimator.verdict_.to_dict(), "facts": region_facts(estimator)}) + "\n")
     write_regions(folder, estimator)
     lines = [f"{each.number},{each.step!r},{each.change!r}" for each in estimator.feddl_.trace]
     write_text(folder / TRACE, "\n".join([",".join(TRACE_COLUMNS), *lines]) + "\n")
-    return write_simulation(folder / SIMULATION, estimator, fed, dataset, config.seed) if config.evaluate else []
+    return write_simulation(folder / SIMULATION, estimator, fed, dataset, config, progress) if config.evaluate else []
 
 
 def write_map(folder: Path, estimator: FederatedEstimator, fed: FederatedData) -> None:
@@ -105,19 +114,34 @@ def write_density(folder: Path, density: Density) -> None:
 
 
 def write_simulation(
-    folder: Path, estimator: FederatedEstimator, fed: FederatedData, dataset: Dataset, seed: int
+    folder: Path,
+    estimator: FederatedEstimator,
+    fed: FederatedData,
+    dataset: Dataset,
+    config: RunConfig,
+    progress: Progress | None = None,
 ) -> list[str]:
-    """Write scores, and the place, client and label of every record; return what could not be scored."""
+    """Write scores with what to hold them against, and the place, client and label of every record.
+
+    Returns what could not be scored.
+    """
     folder.mkdir(exist_ok=True)
     problems: list[str] = []
+    scores: Scores = {}
+    known: dict[str, Scores] = {}
     try:
-        evaluated = evaluated_of(estimator, fed, seed=seed)
-        scores, chance = {**score(evaluated), **truth_of(estimator, fed, seed)}, by_chance(evaluated)
-        text = json.dumps(scores, indent=2, allow_nan=False)
-        yardsticks = json.dumps({"chance": chance}, indent=2, allow_nan=False)
+        evaluated = evaluated_of(estimator, fed, seed=config.seed)
+        scores = {**score(evaluated), **truth_of(estimator, fed, config.seed)}
+        known["chance"] = by_chance(evaluated)
     except Exception as error:  # whatever it is, it comes after all releases
         problems.append(f"there are no scores, since they could not be computed ({type(error).__name__}: {error})")
-        text = yardsticks = "{}"
+    if scores and config.yardsticks:
+        try:
+            known |= _baselines(config, fed, progress or _silent)
+        except Exception as error:
+            problems.append(
+                f"scores stand beside chance alone: no other map was made ({type(error).__name__}: {error})"
+            )
     groups = {"site": np.repeat([client.name for client in fed.clients], fed.records)}
     arrays = {
         "places": places_of(estimator),
@@ -128,12 +152,26 @@ def write_simulation(
         arrays |= {"labels": labels[fed.index.rows], "class_names": np.array(names, dtype=np.str_)}
         groups["class"] = np.array(names, dtype=np.str_)[arrays["labels"]] if len(names) else arrays["labels"]
     write_arrays(folder / PLACES, arrays)
-    write_text(folder / SCORES, text + "\n")
-    write_text(folder / YARDSTICKS, yardsticks + "\n")
-    placed = placed_by_group(fed.pooled()[0], arrays["places"], groups, seed=seed)
+    for name, told in ((SCORES, scores), (YARDSTICKS, known)):
+        write_text(folder / name, json.dumps(told, indent=2, allow_nan=False) + "\n")
+    placed = placed_by_group(fed.pooled()[0], arrays["places"], groups, seed=config.seed)
     rows = {name: [each.to_dict() for each in own] for name, own in placed.items()}
     write_text(folder / BY_GROUP, json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
     return problems
+
+
+def _baselines(config: RunConfig, fed: FederatedData, progress: Progress) -> dict[str, Scores]:
+    """Score a map of the same records that sees no data, and one of all of them in one place."""
+    found: dict[str, Scores] = {}
+    for name, scores_of in (("no data", no_data_scores), ("central", central_scores)):
+        progress("yardsticks", len(found), 2)
+        found[name] = scores_of(config, fed)
+    progress("yardsticks", 2, 2)
+    return found
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Where nobody wants to know."""
 
 
 def truth_of(estimator: FederatedEstimator, fed: FederatedData, seed: int) -> dict[str, float]:

@@ -30,6 +30,9 @@ Sample = Literal["first", "random"]
 LinkName = Literal["in-process", "nvflare"]
 
 
+FEW_RECORDS = 2000  # up to which maps to hold a score against take seconds
+
+
 class UnreadableConfig(DpfedvisError):
     """A file that is not there, or not TOML."""
 
@@ -111,6 +114,14 @@ class RunConfig(EstimatorSettings):
         _switch,
         "in a simulation, write scores, places and labels of records, which nobody has in a real federation (only of "
         "built-in data)",
+        "output",
+        draws=True,
+    )
+    yardsticks: bool | None = told(
+        None,
+        _switch,
+        "beside the scores of a simulation, those of a map without data and of a central one (up to "
+        f"{FEW_RECORDS} records)",
         "output",
         draws=True,
     )
@@ -266,18 +277,22 @@ class RunConfig(EstimatorSettings):
             )
         seeded, evaluate = chosen.noise == "seeded", self.evaluate
         if evaluate and not seeded:
-            raise InvalidParameter(
-                "evaluate", True, "left out with real noise: scores, places and labels are covered by no ε"
-            )
+            raise InvalidParameter("evaluate", True, "left out with real noise (no ε covers scores, places and labels)")
         hidden = chosen.budget is not None and chosen.budget.hides_rows
         if hidden and not seeded and self.records is not None:
             raise InvalidParameter(
                 "records", self.records, "left out with real noise where numbers of records are private"
             )
+        if self.yardsticks and not seeded:
+            raise InvalidParameter(
+                "yardsticks", True, "left out with real noise (no ε covers the scores of a central map)"
+            )
         if evaluate is None:
             evaluate = seeded and fed.origin == "built-in"
+        # Without scores there is nothing to hold against them.
+        yardsticks = evaluate and (fed.n_records <= FEW_RECORDS if self.yardsticks is None else self.yardsticks)
         partition = fed.dealt or "groups"
-        return chosen.updated(clients=fed.n_clients, partition=partition, evaluate=evaluate)
+        return chosen.updated(clients=fed.n_clients, partition=partition, evaluate=evaluate, yardsticks=yardsticks)
 
     def estimator(self) -> FederatedEstimator:
         """Return the estimator, ready to fit."""

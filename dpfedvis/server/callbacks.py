@@ -25,7 +25,7 @@ class ProgressBar:
         """Move the bar."""
         if self._bar is None:
             # A resumed run starts in the middle, and only new rounds count for its speed.
-            self._bar = bar(self.rounds, "round", initial=done.number - 1)
+            self._bar = bar(self.rounds, "round", "landmarks", initial=done.number - 1)
         self._bar.update(done.number - self._bar.n)
         if done.number == self.rounds:
             self.close()
@@ -40,7 +40,7 @@ class ProgressBar:
         self._missing = missing
         if facts["stage"] == "rounds" and facts["done"] > 0:
             if self._bar is None:
-                self._bar = bar(self.rounds, "round", initial=facts["done"])
+                self._bar = bar(self.rounds, "round", "landmarks", initial=facts["done"])
             self._bar.update(max(facts["done"] - self._bar.n, 0))
 
     def close(self) -> None:

@@ -55,6 +55,9 @@ which the others hold ten records or more, classes counting alike. *Purity*: sha
 clients, that are of its class, classes counting alike. *CA*: a 7:3 split over all. *At home*: of a record's ten nearest
 among its client's own, the share kept. Under `by-class` each client has one class: the first two have no meaning, and
 purity and CA can be had by drawing each client's records to one place: read them beside *at home*."""
+PICTURE = """\
+Private clusters, which are published, agree with the classes about as well as k-means of all records' places in the
+same private map, which nobody could run."""
 LACKING = """\
 What a client can do that lacks a class: of each class of which it has fewer than ten records, 20 are drawn from the
 others and placed by it as new ones, together with its own; they are classified by the other clients' points, the drawn
@@ -253,8 +256,49 @@ def table() -> str:
     """Return all finished cells as Markdown."""
     done = cells()
     title = "# Private clusters, private UMAP, and sites that lack classes"
-    lines = [title, "", f"{NOTE} Code: {codes(done)}.", "", "## Clusters", "", CLUSTERS, "", *cluster_tables(done)]
+    lines = [
+        title,
+        "",
+        "![agreement with the classes](clusters.png)",
+        "",
+        PICTURE,
+        "",
+        f"{NOTE} Code: {codes(done)}.",
+        "",
+        "## Clusters",
+        "",
+        CLUSTERS,
+        "",
+        *cluster_tables(done),
+    ]
     return "\n".join([*lines, "", "## Maps", "", MAPS, "", *map_tables(done)]) + "\n"
+
+
+def draw() -> None:
+    """Draw the NMI of clusters beside that of k-means in the same map, a row a setting, the mean over its seeds."""
+    from matplotlib import pyplot as plt
+
+    found = groups(cells(), "clusters")
+    figure, axes = plt.subplots(figsize=(7.2, 0.8 + 0.34 * len(found)), layout="constrained")
+    names = []
+    for height, same in enumerate(reversed(found)):
+        first = same[0]
+        dealt = "" if first["partition"] == "iid" else f", {first['partition']}"
+        names.append(f"{first['data']}{dealt}, {first['trust']}, ε = {first['asked']} (n = {len(same)})")
+        own, in_map = (np.mean([each[way][0] for each in same]) for way in ("clusters", "in_map"))
+        axes.plot([own, in_map], [height, height], color="#9aa4ad", lw=1.5, zorder=0)
+        axes.plot(
+            in_map, height, "o", color="white", mec="#55606a", ms=9, label=None if height else "k-means in the map"
+        )
+        axes.plot(own, height, "o", color="#0b5f94", ms=6, label=None if height else "private clusters")
+    axes.set_yticks(range(len(names)), names)
+    axes.set(xlabel="agreement with the classes (NMI; chance is 0)", xlim=(0, 1))
+    axes.grid(axis="y", color="#e4e1d9", lw=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(left=False)
+    axes.legend(loc="lower left", framealpha=1, edgecolor="white", fontsize=8)
+    figure.savefig(HERE / "clusters.png", dpi=110, metadata={"Software": None})
 
 
 def main() -> None:
@@ -270,6 +314,7 @@ def main() -> None:
     if arguments.data is not None:
         run(arguments)
     (HERE / "results.md").write_text(table())
+    draw()
 
 
 if __name__ == "__main__":

@@ -230,12 +230,38 @@ def tables(cells: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def draw(cells: list[dict[str, Any]]) -> None:
+    """Draw the coverage of all maps, in a row for each verdict."""
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
+    spread = np.random.default_rng(0)
+    for height, signal in enumerate(("no", "partly", "yes")):
+        for group, colour, name in (
+            ("chosen", "#9aa4ad", "on which thresholds were chosen"),
+            ("others", "#0b5f94", "others"),
+        ):
+            part = [each["coverage"] for each in cells if (each["signal"], each["group"]) == (signal, group)]
+            at = height + spread.uniform(-0.28, 0.28, len(part))
+            axes.plot(part, at, "o", color=colour, ms=4, alpha=0.7, mew=0, label=None if height else name)
+    axes.axvline(0.5, color="#55606a", ls="--", lw=1)
+    axes.set_yticks(range(3), ['verdict "no"', '"partly"', '"yes"'])
+    axes.set(xlabel="share of the anchors that lie among records (truth)", xlim=(-0.02, 1.02))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(title="data", loc="upper left", bbox_to_anchor=(0, 0.98), frameon=False, fontsize=8, title_fontsize=8)
+    figure.savefig(HERE / "verdict.png", dpi=110, metadata={"Software": None})
+
+
 def page() -> str:
     """Return everything that is in the store as Markdown."""
     cells = list(stored().values())
     minutes = sum(each["seconds"] for each in cells) / 60
     text = [
         "# Verdict against truth",
+        "",
+        "![coverage by verdict](verdict.png)",
+        "",
+        'Each dot is a map. Where the verdict is "yes", at least half of the anchors lie among records.',
         "",
         NOTE,
         "",
@@ -255,3 +281,4 @@ if __name__ == "__main__":
     for each in GROUPS if given.group is None else [] if given.group == "none" else [given.group]:
         run(each)
     (HERE / "results.md").write_text(page())
+    draw(list(stored().values()))

@@ -58,7 +58,19 @@ def test_what_cannot_be_audited_is_refused(options: list[str], said: str, capsys
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audit") / "run"
-    small = ["--records", "200", "--clients", "4", "--rounds", "3", "--landmarks", "20", "--placement", "weights"]
+    small = [
+        "--records",
+        "200",
+        "--clients",
+        "4",
+        "--no-yardsticks",
+        "--rounds",
+        "3",
+        "--landmarks",
+        "20",
+        "--placement",
+        "weights",
+    ]
     assert main(["run", "--data", "digits", "--epsilon", "3", "--density", *small, "--out", str(folder)]) == 0
     return folder
 
@@ -166,7 +178,7 @@ def test_a_damaged_run_is_refused_before_the_games(
 
 
 def test_a_run_that_is_not_private_end_to_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    small = ["--records", "100", "--clients", "2", "--rounds", "2", "--landmarks", "20"]
+    small = ["--records", "100", "--clients", "2", "--rounds", "2", "--landmarks", "20", "--no-yardsticks"]
     folder = str(tmp_path / "exact")
     assert main(["run", "--data", "digits", "--mechanism", "none", *small, "--out", folder]) == 0
     capsys.readouterr()

@@ -18,7 +18,8 @@ from dpfedvis.site.ledger_file import ledger_path
 from tests.command_line import Done, called
 from tests.command_line import check_refused as check_one_line
 
-FAST = ("--placement", "weights", "--sweeps", "1", "--landmarks", "20", "--anchors", "40", "--jobs", "1")
+FAST = ("--placement", "weights", "--sweeps", "1", "--landmarks", "20", "--anchors", "40", "--jobs", "1",
+        "--no-yardsticks")  # fmt: skip
 
 
 def check_refused(done: Done, words: str) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from tests.command_line import called, check_refused
 
-FAST = ("--placement", "weights", "--sweeps", "1", "--landmarks", "20", "--anchors", "40", "--jobs", "1")
+FAST = ("--placement", "weights", "--sweeps", "1", "--landmarks", "20", "--anchors", "40", "--jobs", "1",
+        "--no-yardsticks")  # fmt: skip
 SCHEMA = '[columns.{name}]\nkind = "number"\nrange = [0, 1]\n'
 
 

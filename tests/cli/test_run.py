@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from dpfedvis.server.private_map import BudgetShares
 from tests.command_line import called, check_refused, once, started
 
 SMALL = ["--data", "digits", "--records", "100", "--clients", "3", "--landmarks", "10", "--rounds", "3"]
-SMALL += ["--perplexity", "5", "--jobs", "1"]
+SMALL += ["--perplexity", "5", "--jobs", "1", "--no-yardsticks"]
 FILES = {
     "config.toml", "embedding.csv", "embedding.npz", "figures", "landmarks.npz", "ledger.sqlite", "map.png",
     "provenance.json", "public.json", "report.html", "simulation", "statement.html", "statement.json", "statement.md",
@@ -45,6 +46,8 @@ def test_the_first_run_as_a_user_types_it(tmp_path: Path) -> None:
     assert "with real noise this would be ε = 2 end to end at δ = 1e-05" in done.stdout
     assert "chosen, since not given" in done.stdout
     assert "mechanism = mean-embedding" in done.stdout
+    assert re.search(r"^score: class accuracy .* 0\.\d{3} \(chance 0\.\d{3}\)$", done.stdout, flags=re.MULTILINE)
+    assert done.stdout.splitlines()[-1] == "open runs/first/report.html"
     folder = tmp_path / "runs" / "first"
     assert {path.name for path in folder.iterdir()} == FILES
     assert not list(folder.rglob("*.tmp"))
@@ -92,7 +95,8 @@ def test_a_run_can_be_repeated_from_its_config(tmp_path: Path) -> None:
 
 
 def test_under_a_budget_the_default_releases_nothing_of_a_record(tmp_path: Path) -> None:
-    summary = ran(tmp_path / "run", "--epsilon", "2")
+    summary = ran(tmp_path / "run", "--epsilon", "2", "--yardsticks")
+    assert list(summary["yardsticks"]) == ["chance", "no data", "central"]
     assert (summary["chosen"]["release"], summary["chosen"]["mechanism"]) == ("none", "k-means")
     assert summary["epsilon_end_to_end"] == pytest.approx(2)
     assert set(summary["files"]) == FILES | {"regions.csv"}
@@ -103,6 +107,7 @@ def test_under_a_budget_the_default_releases_nothing_of_a_record(tmp_path: Path)
 
 def test_without_a_budget_it_says_infinity(tmp_path: Path) -> None:
     summary = ran(tmp_path / "run")
+    assert list(summary["yardsticks"]) == ["chance"]
     assert (summary["mechanism"], summary["release"], summary["epsilon_end_to_end"]) == ("none", "exact", "inf")
     assert summary["chosen"]["mechanism"] == "none"
     assert set(summary["files"]) == FILES

@@ -64,7 +64,7 @@ def test_the_example_of_the_help_leaves_a_report(example: Path) -> None:
         "Cheapest ε for a given utility",
         "Pareto front",
         "What tuning costs",
-        "18 done",
+        "20 done",
         "data-free",
     ):
         assert words in page
@@ -74,7 +74,7 @@ def test_the_example_of_the_help_leaves_a_report(example: Path) -> None:
 def test_the_page_opens_offline_and_runs_no_script(example: Path) -> None:
     page = (example / "privacy-utility" / "report.html").read_text()
     assert "<script" not in page
-    assert page.count('<img class="drawing" src="data:image/svg+xml;base64,') == 2
+    assert page.count('<img class="drawing wide" src="data:image/svg+xml;base64,') == 2
     assert not re.search(r'<(script|link|img)[^>]+(src|href)="(?!data:)', page)
     assert page.count("<caption>") == page.count("<table>") >= 5
     assert "All numbers as a table" in page
@@ -204,7 +204,8 @@ def test_why_cells_have_no_scores_is_said_at_once(grid: Path, tmp_path: Path) ->
     grid.write_text(TINY.replace('"mean-embedding", "gradient"', '"published"').replace('[1, "inf"]', "1"))
     store = str(tmp_path / "s.sqlite")
     done = called("sweep", "run", str(grid), "--store", store, "--jobs", "1")
-    first, why = done.stdout.splitlines()
+    first, why, following = done.stdout.splitlines()
+    assert following == f"next: dpfedvis sweep report {store} --out FOLDER"
     assert (done.returncode, done.stderr) == (0, "")
     assert "now 2 refused" in first
     assert re.match(r"2 cells without scores: .*published", why)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 SMALL = ["--data", "digits", "--records", "60", "--clients", "3", "--landmarks", "8", "--rounds", "3"]
-SMALL += ["--perplexity", "5", "--jobs", "1"]
+SMALL += ["--perplexity", "5", "--jobs", "1", "--no-yardsticks"]
 NOISY = ["--epsilon", "2", "--release", "noisy", "--mechanism", "gradient"]
 # Few anchors, placed simply: clients place their records at home, after all that can be interrupted.
 DENSITY = ["--epsilon", "2", "--density", "--anchors", "40", "--placement", "weights", "--anyway"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 
 import pytest
 
+from dpfedvis.cli.main import main
 from dpfedvis.numerics.progress import bar, hidden, quiet
 from tests.command_line import called
 
@@ -56,6 +58,38 @@ def test_a_file_gets_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("command", ["run", "sweep run", "demo", "bounds", "attack", "audit", "reproduce", "report"])
+@pytest.mark.parametrize("more", [(), ("--quiet",)])
+def test_commands_that_take_seconds_say_what_they_do(
+    more: tuple[str, ...], private: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that are not long enough to have a test of their own."""
+    gradient = (
+        "calibrate",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+        "--mechanism",
+        "gradient",
+        "--rounds",
+        "5",
+        "--records",
+        "400",
+    )
+    commands = {
+        "gdp": (*gradient, "--landmarks", "5", "--gamma", "0.005", "--accountants", "gdp"),
+        "plan": ("plan", "--data", "digits", "--epsilon", "5"),
+        "statement": ("statement", str(private)),
+    }
+    for stage, words in commands.items():
+        seen = terminal(monkeypatch)
+        assert main([*words, *more]) == 0
+        assert (stage in seen.getvalue()) == (not more)
+
+
+LONG = ("run", "sweep run", "sweep report", "demo", "bounds", "attack", "audit", "reproduce", "report", "plan")
+
+
+@pytest.mark.parametrize("command", [*LONG, "calibrate", "statement", "federation demo"])
 def test_long_commands_can_be_quiet(command: str) -> None:
     assert "--quiet" in called(*command.split(), "--help").stdout

@@ -233,6 +233,8 @@ def test_the_map_is_drawn_and_seen_without_scrolling(
     assert box[1] < height
     assert inked(browser, "map") > 0.02
     assert browser.execute_script("return scrollY") == 0
+    tools = browser.execute_script("return document.getElementById('tools-map').getBoundingClientRect().top")
+    assert (tools >= box[1]) == (width < 600)  # on a phone they would cover the map
 
 
 def test_every_record_is_drawn(exact: Path, opened: Callable[..., Browser]) -> None:
@@ -494,14 +496,45 @@ return least;
 """
 
 
+PAGES = {
+    "private": "report.html", "exact": "report.html", "open_run": "statement.html", "real": "statement.html",
+    "demo": "index.html", "demo view": "hospital-views/aachen.html", "sweep": "report.html",
+}  # fmt: skip
+
+
+@pytest.fixture
+def page(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """One of all kinds of pages."""
+    run = request.param
+    if run == "sweep":
+        from dpfedvis.experiments.sweeps.report import write_report as write_sweep
+
+        write_sweep(request.getfixturevalue("sweep_rows"), tmp_path, "dpfedvis")
+        return tmp_path / PAGES[run]
+    folder: Path = request.getfixturevalue(run.split()[0])
+    return folder / PAGES[run]
+
+
+@pytest.mark.parametrize("page", PAGES, indirect=True)
+def test_every_page_fits_a_phone_and_its_drawings_can_be_read(page: Path, opened: Callable[..., Browser]) -> None:
+    browser = opened(page, width=390, height=844)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    drawn = browser.execute_script(
+        "return [...document.querySelectorAll('img.drawing')]"
+        ".map((each) => [each.width, each.naturalWidth, each.naturalHeight])"
+    )
+    # A wide one is moved sideways.
+    assert all(width >= min(natural, 540) for width, natural, height in drawn if natural > min(1.81 * height, 940))
+    assert all(width <= 390 for width, natural, height in drawn if natural < min(1.79 * height, 920))
+    assert drawn or not page.name.startswith("report")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("run", ["private", "exact", "demo"])
-def test_every_text_stands_out_of_its_ground(
-    run: str, theme: str, request: pytest.FixtureRequest, opened: Callable[..., Browser]
-) -> None:
-    folder: Path = request.getfixturevalue(run)
-    browser = opened(folder / ("index.html" if run == "demo" else "report.html"), theme=theme)
-    if run != "demo":
+@pytest.mark.parametrize("page", PAGES, indirect=True)
+def test_every_text_stands_out_of_its_ground(page: Path, theme: str, opened: Callable[..., Browser]) -> None:
+    browser = opened(page, theme=theme)
+    if browser.find_elements("id", "legend-places"):
         click(browser, "legend-places", "3")  # a group that is hidden has a name all the same
     ratio, where = browser.execute_script(CONTRAST)
     assert ratio >= 4.5, where

@@ -102,6 +102,21 @@ def test_scores_are_written_for_built_in_data_or_if_asked_for_twice(patients):
             resolved(data, **more, evaluate=True)
 
 
+def test_maps_to_hold_a_score_against_are_made_of_simulations_alone(patients):
+    """They are computed from all records in one place, and no ε covers them."""
+    columns = {"label_column": "diagnosis", "client_column": "hospital"}
+    assert resolved("digits").yardsticks is True
+    assert resolved("digits", yardsticks=False).yardsticks is False
+    assert resolved("digits", evaluate=False, yardsticks=True).yardsticks is False
+    assert resolved("digits", noise="discrete").yardsticks is False
+    assert resolved(patients, **columns).yardsticks is False
+    assert resolved(patients, **columns, noise="seeded").yardsticks is False
+    assert resolved(patients, **columns, noise="seeded", evaluate=True).yardsticks is True
+    for data, more in ((patients, columns), ("digits", {"noise": "discrete"})):
+        with pytest.raises(AccountingError, match="yardsticks must be left out with real noise"):
+            resolved(data, **more, yardsticks=True)
+
+
 # A run
 
 

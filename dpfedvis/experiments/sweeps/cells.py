@@ -9,14 +9,15 @@ from typing import Any, Literal
 
 from dpfedvis.estimators.known_tables import CLUSTERS, PRIVATE_MAP, known_tables
 from dpfedvis.estimators.settings import DELTA
+from dpfedvis.evaluation.baselines import NO_DATA
 from dpfedvis.numerics.layouts import LAYOUTS
 from dpfedvis.runs.settings import RunConfig
 from dpfedvis.server.rounds import WITHOUT_CHOICE
 
-Kind = Literal["run", "central", "data-free"]
+Kind = Literal["run", "central", "data-free", "chance"]
 
 # They change how long a cell takes or what is kept of it, not what comes out; the noise of a sweep is seeded.
-_NO_MATTER = ("jobs", "recorded_rounds", "noise", "evaluate")
+_NO_MATTER = ("jobs", "recorded_rounds", "noise", "evaluate", "yardsticks")
 _DATA = (
     *("data", "schema_file", "features", "records", "sample", "label_column", "client_column", "missing", "clients"),
     *("partition", "bounds"),
@@ -31,9 +32,8 @@ class Cell:
 
     Parameters
     ----------
-    kind : {"run", "central", "data-free"}
-        ``central`` lays out the pooled records themselves, with no privacy. ``data-free`` lays out public random
-        points, and clients place their records among them at home, so that nothing leaves and ε = 0.
+    kind : {"run", "central", "data-free", "chance"}
+        The last three are what runs are held against; see `dpfedvis.evaluation.baselines`.
     config : RunConfig
     """
 
@@ -46,7 +46,8 @@ class Cell:
         kept = {name: value for name, value in config.given.items() if name in (*_DATA, "map", "seed", "jobs")}
         if kind == "data-free" and config.landmarks is not None:
             kept["landmarks"] = config.landmarks
-        return cls(kind, RunConfig(**kept, **_layouts(config)))
+        layouts = {} if kind == "chance" else _layouts(config)
+        return cls(kind, RunConfig(**kept, **layouts))
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -65,7 +66,10 @@ class Cell:
         if settings.get("rounds") == WITHOUT_CHOICE:
             del settings["rounds"]
         chosen = {"rounds": "chosen"} if self.config.uploads is None else {}
-        return digest({"format": 1, "kind": self.kind, "data": data_sha256, "settings": settings, **shared, **chosen})
+        # Once it was a map of public random points, which is easier to beat.
+        free = {"epsilon": NO_DATA} if self.kind == "data-free" else {}
+        facts = {"kind": self.kind, "data": data_sha256, "settings": settings}
+        return digest({"format": 1, **facts, **shared, **chosen, **free})
 
     def landmark_address(self, data_sha256: str, code: str) -> str | None:
         """Hash of what the landmarks depend on, to share them between maps; None where a budget covers more than them.

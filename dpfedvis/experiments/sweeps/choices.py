@@ -44,8 +44,8 @@ class Best:
 
 
 def measured(points: Sequence[Point], metric: Metric) -> list[Point]:
-    """Return the points that have a score of this metric."""
-    return [point for point in points if metric.key in point.scores]
+    """Return the points that have a score of this metric; chance is no setting."""
+    return [point for point in points if metric.key in point.scores and point.kind != "chance"]
 
 
 def pareto(context: Context, metric: Metric) -> list[Point]:

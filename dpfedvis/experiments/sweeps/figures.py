@@ -15,8 +15,8 @@ from dpfedvis.experiments.sweeps.summary import Context, Estimate, Point
 from dpfedvis.reporting.drawing import plain, svg
 from dpfedvis.reporting.palette import Look, paired
 
-_APART = 3.0  # how far beyond the others, as a factor, ε = 0 and ε = ∞ are put
-_BASELINES: dict[Kind, str] = {"central": "central", "data-free": "no data"}
+_APART = 3.0  # how far beyond the others, as a factor, a map without data and ε = ∞ are put
+_BASELINES: dict[Kind, str] = {"central": "central", "data-free": "no data", "chance": "chance"}
 _FEW = 5  # seeds: below that each is a point, as an interval of so few says little
 # Trust is told by the line and by the strength of its colour.
 _LINES: dict[str, tuple[str, float]] = {"aggregate": ("-", 1.0), "local": ("--", 0.55), "central": (":", 0.8)}
@@ -25,7 +25,7 @@ _COLUMNS = 3
 
 @dataclass(frozen=True)
 class Axis:
-    """Where each ε goes on a logarithmic axis, also 0 and ∞.
+    """Where each ε goes on a logarithmic axis, also that of a map without data, and ∞.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Axis:
         zero, infinity = finite[0] / _APART, finite[-1] * _APART
         ticks = {each: f"{each:g}" for each in finite}
         if any(each == 0 for each in epsilons):
-            ticks[zero] = "0"
+            ticks[zero] = "no data"
         if any(each == math.inf for each in epsilons):
             ticks[infinity] = "∞"
         return cls(dict(sorted(ticks.items())), zero, infinity)
@@ -92,7 +92,7 @@ class Curves:
         return Axis.over([self.epsilon(point) for point in self.points] + [0.0] * free)
 
     def series(self, metric: Metric) -> dict[str, list[tuple[float, Estimate]]]:
-        """Return (place, score) by series, in the order of ε; ε = 0 has its place among those that are end to end."""
+        """Return (place, score) by series, in the order of ε; no data has its place among those that are end to end."""
         axis = self.axis
         found: dict[str, list[tuple[float, Estimate]]] = {name: [] for name in self.names}
         for point in self.points:
@@ -197,7 +197,7 @@ def sentence(curves: Curves, metric: Metric) -> str:
     what = f"By {metric.name}, the best is {best.name}: {best.scores[metric.key].mean:.2f} at ε = "
     what += f"{rounded_up(curves.epsilon(best), 3)}{' of the landmarks' if curves.landmarks_only else ''}"
     beside = [f"{value:.2f} {words}" for value, words in _told(context, metric)]
-    held = f", beside {' and '.join(beside)}" if beside else ""
+    held = f", beside {', '.join(beside[:-1])}{' and ' if beside[1:] else ''}{beside[-1]}" if beside else ""
     if curves.landmarks_only or context.baseline("data-free", metric) is None:
         return f"{what}{held}."
     clear = [curves.epsilon(point) for point in known if not context.meets_data_free(point, metric)]
@@ -210,7 +210,7 @@ def sentence(curves: Curves, metric: Metric) -> str:
 
 
 def _told(context: Context, metric: Metric) -> list[tuple[float, str]]:
-    words = {"central": "of a central map", "no data": "without data"}
+    words = {"central": "of a central map", "no data": "without data", "chance": "by chance"}
     return [(value, words[name]) for value, name in _baselines(context, metric)]
 
 

@@ -2,7 +2,7 @@
 
     seeds = 3                          # or a list of seeds
     data = "digits"                    # keys above the first table hold for all tables
-    baselines = ["central", "data-free"]
+    baselines = ["chance", "data-free", "central"]
 
     [[grid]]
     mechanism = ["k-means", "gradient"]
@@ -15,7 +15,7 @@
 
 Every key is a setting of a run (`dpfedvis.runs.settings.RunConfig`). `bounds`, `gamma` and `classes` are lists
 themselves: for an axis of them, give a list of lists. An `epsilon` of "inf" is a run without a budget and so without
-noise, whatever its mechanism; 0 is the data-free baseline. Cells that come out equal are one cell.
+noise, whatever its mechanism; 0 is the baseline without data. Cells that come out equal are one cell.
 
 A key or value that no run can have is an error, and nothing is run. A *combination* that the library refuses when it
 runs, such as a budget over a mechanism that protects nothing, is a row of the store with the reason in it: in a
@@ -40,7 +40,7 @@ from dpfedvis.experiments.sweeps.cells import Cell, Kind
 from dpfedvis.mechanisms import mechanism
 from dpfedvis.runs.settings import RunConfig, read_toml
 
-BASELINES: tuple[Kind, ...] = ("central", "data-free")
+BASELINES: tuple[Kind, ...] = ("chance", "data-free", "central")
 MOST_CELLS = 100_000
 _LISTS = ("bounds", "gamma", "classes")  # settings that are lists themselves
 _OF_BUDGET = (

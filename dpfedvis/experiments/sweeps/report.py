@@ -12,10 +12,12 @@ from typing import Any
 
 from accounting.rounding import rounded_up
 from dpfedvis.errors import DpfedvisError
+from dpfedvis.evaluation.baselines import NO_DATA
 from dpfedvis.evaluation.metrics import Metric
 from dpfedvis.experiments.sweeps.cells import Kind
 from dpfedvis.experiments.sweeps.choices import Best, best, cheapest, composable, pareto, together
 from dpfedvis.experiments.sweeps.figures import Curves, draw, sentence
+from dpfedvis.experiments.sweeps.grid import BASELINES
 from dpfedvis.experiments.sweeps.store import CellRow
 from dpfedvis.experiments.sweeps.summary import CONFIDENCE, Context, Point, contexts, latest_version
 from dpfedvis.numerics.plain_text import in_spreadsheet
@@ -104,6 +106,7 @@ def _context(number: int, context: Context) -> dict[str, Any]:
             for point in context.points
         ],
         "yardsticks": _yardsticks(context, metrics),
+        "missing": [kind for kind in BASELINES if all(point.kind != kind for point in context.points)],
         "best": _best(context, metrics, landmarks_only=False),
         "best_landmarks": _best(context, metrics, landmarks_only=True),
         "levels": [
@@ -122,7 +125,11 @@ def _context(number: int, context: Context) -> dict[str, Any]:
 def _yardsticks(context: Context, metrics: Sequence[Metric]) -> list[list[str]]:
     """What every score is held against, one row a baseline."""
     rows: list[list[str]] = []
-    named: tuple[tuple[Kind, str], ...] = (("data-free", "no data, ε = 0"), ("central", "central, no privacy"))
+    named: tuple[tuple[Kind, str], ...] = (
+        ("chance", "chance"),
+        ("data-free", f"no data, ε = {NO_DATA:g}"),
+        ("central", "central, no privacy"),
+    )
     for kind, name in named:
         found = [context.baseline(kind, metric) for metric in metrics]
         if any(found):
@@ -150,7 +157,7 @@ def _shown(context: Context, answer: Best | None, metric: Metric) -> str:
 
 def _marked(context: Context, point: Point, metric: Metric) -> str:
     """A score, with a dagger where it is no better than one without data."""
-    finite = 0 < point.epsilon < math.inf
+    finite = point.kind == "run" and point.epsilon < math.inf
     return f"{point.scores[metric.key]}{' †' if finite and context.meets_data_free(point, metric) else ''}"
 
 

@@ -55,7 +55,7 @@ class CellRow:
     Parameters
     ----------
     address : str
-    kind : {"run", "central", "data-free"}
+    kind : {"run", "central", "data-free", "chance"}
     status : {"done", "refused", "failed"}
         Refused by the library, for a reason that it names; failed for any other.
     settings : dict

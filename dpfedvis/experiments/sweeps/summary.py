@@ -72,7 +72,7 @@ class Point:
 
     Parameters
     ----------
-    kind : {"run", "central", "data-free"}
+    kind : {"run", "central", "data-free", "chance"}
     series : str
         Name of the setting within its context, without its ε.
     epsilon : float

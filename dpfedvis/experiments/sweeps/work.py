@@ -108,11 +108,13 @@ def compute(task: Task) -> Outcome:
     neighbors = _neighbors(dataset, fed, config, task.cache)
     if task.cell.kind == "run":
         return _run(task, config, fed, neighbors)
-    from dpfedvis.experiments.sweeps.baselines import central_scores, data_free_scores
+    from dpfedvis.evaluation.baselines import NO_DATA, central_scores, chance_scores, no_data_scores
 
     if task.cell.kind == "central":
         return Outcome(central_scores(config, fed, neighbors), math.inf)
-    return Outcome(data_free_scores(config, fed, neighbors), 0.0)
+    if task.cell.kind == "chance":
+        return Outcome(chance_scores(config, fed), 0.0)
+    return Outcome(no_data_scores(config, fed, neighbors), NO_DATA)
 
 
 def _run(task: Task, config: RunConfig, fed: FederatedData, neighbors: NDArray[np.int64] | None) -> Outcome:

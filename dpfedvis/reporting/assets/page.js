@@ -165,7 +165,7 @@ class PointMap {
       });
       made.prepend(mark(each.look), " ");
       return made;
-    }), ...(this.weak?.some(Boolean) && !this.off.has("points") ? [make("span", { class: "scale", text: "faded: not above the noise" })] : []),
+    }), ...(this.weak?.some(Boolean) && !this.off.has("points") ? [make("span", { class: "scale", text: "faded: not above the noise;" })] : []),
     ...(this.density && !this.off.has("density") ? [this.density.scale(this.area)] : []));
   }
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from accounting import InvalidParameter
-from dpfedvis.evaluation.scores import scores_of
+from dpfedvis.evaluation.scores import by_chance, evaluated_of, scores_of
 from dpfedvis.experiments.sweeps import work as work_module
 from dpfedvis.experiments.sweeps.cells import Cell
 from dpfedvis.experiments.sweeps.clusters import BackendMissing
@@ -19,6 +19,7 @@ from dpfedvis.experiments.sweeps.execution import Workers, addressed, sweep
 from dpfedvis.experiments.sweeps.store import CellRow, SweepStore
 from dpfedvis.experiments.sweeps.work import Task, work
 from dpfedvis.runs.code_version import CodeVersion
+from dpfedvis.runs.settings import RunConfig
 
 ONE = CodeVersion("1", "a" * 40)
 TWO = CodeVersion("1", "b" * 40)
@@ -253,13 +254,27 @@ def test_central_maps_and_clusters_are_those_of_all_records(tmp_path: Path, cell
     assert "mmd" not in tsne.scores
 
 
-def test_a_data_free_map_spends_nothing(cell) -> None:
-    row = work(Task(Cell.baseline("data-free", cell(map="tsne", perplexity=5).config), "a", "x", ONE))
-    assert (row.status, row.epsilon_end_to_end) == ("done", 0.0)
+def test_a_map_without_data_is_the_private_map_at_next_to_no_epsilon(cell) -> None:
+    config = cell(map="tsne", perplexity=5).config
+    row = work(Task(Cell.baseline("data-free", config), "a", "x", ONE))
+    assert (row.status, row.epsilon_end_to_end) == ("done", 0.001)
     assert {"ca_10", "ca_cross_10", "mmd_common", "certificate_common"} <= set(row.scores)
-    refused = work(Task(Cell.baseline("data-free", cell().config), "a", "x", ONE))
-    assert (refused.status, refused.scores) == ("refused", {})
-    assert "map must be tsne or umap" in refused.error
+    run = Cell("run", RunConfig(**Cell.baseline("data-free", config).config.given, epsilon=0.001))
+    private = work(Task(run, "a", "x", ONE))
+    assert private.epsilon_end_to_end == pytest.approx(0.001, rel=0.01)
+    assert row.scores.items() <= private.scores.items()
+    assert work(Task(Cell.baseline("data-free", cell().config), "a", "x", ONE)).scores.keys() == {"nmi", "ari"} | {
+        "mmd_common", "certificate_common"
+    }  # fmt: skip
+
+
+def test_chance_costs_nothing_and_is_that_of_the_run(cell) -> None:
+    for config in (cell(map="tsne", perplexity=5).config, cell().config):
+        row = work(Task(Cell.baseline("chance", config), "a", "x", ONE))
+        assert (row.status, row.epsilon_end_to_end) == ("done", 0.0)
+        fed = config.federated()
+        fitted = config.resolved(fed).estimator().watch(warns=False).fit(fed)
+        assert row.scores == by_chance(evaluated_of(fitted, fed))
 
 
 def test_addresses_use_the_hash_of_the_data(cell) -> None:

@@ -75,7 +75,7 @@ def test_curves_carry_the_means_in_the_order_of_epsilon(sweep_rows: list[CellRow
 
 def test_no_tick_is_smaller_than_its_epsilon() -> None:
     axis = Axis.over([0.0, 0.50001, 1 - 1e-12, 2.00049, math.inf])
-    assert list(axis.ticks.values()) == ["0", "0.501", "1", "2.01", "∞"]
+    assert list(axis.ticks.values()) == ["no data", "0.501", "1", "2.01", "∞"]
 
 
 def test_series_that_differ_in_trust_share_a_colour(sweep_rows: list[CellRow]) -> None:
@@ -103,8 +103,8 @@ def test_a_sentence_says_what_a_picture_shows(sweep_rows: list[CellRow], tmp_pat
     (nmi,) = (metric for metric in context.metrics() if metric.key == "nmi")
     said = sentence(Curves(context), nmi)
     assert said == (
-        "By NMI, the best is k-means: 0.56 at ε = 10, beside 0.90 of a central map and 0.20 without data. "
-        "At no ε here is a setting clearly better than no data."
+        "By NMI, the best is k-means: 0.56 at ε = 10, beside 0.90 of a central map, 0.20 without data and "
+        "0.06 by chance. At no ε here is a setting clearly better than no data."
     )
     free = [row for row in sweep_rows if row.kind == "data-free"]
     seeds = [replace(row, settings={**row.settings, "seed": seed}) for row in free for seed in range(1, 3)]
@@ -158,7 +158,26 @@ def test_titles_are_words(sweep_rows: list[CellRow]) -> None:
 def test_every_table_of_the_best_ends_with_its_yardsticks(sweep_rows: list[CellRow], tmp_path: Path) -> None:
     write_report(sweep_rows, tmp_path, "x", HERE)
     page = (tmp_path / "report.md").read_text()
-    assert "| no data, ε = 0 | 0.100 | 0.200 |\n| central, no privacy | 0.450 | 0.900 |" in page
+    assert "no such yardstick" not in page
+    assert (
+        "| chance | 0.030 | 0.060 |\n| no data, ε = 0.001 | 0.100 | 0.200 |\n| central, no privacy | 0.450 | 0.900 |"
+        in page
+    )
+
+
+def test_pictures_come_before_words(sweep_rows: list[CellRow], tmp_path: Path) -> None:
+    write_report(sweep_rows, tmp_path, "x", HERE)
+    for page in ("report.md", "report.html"):
+        text = (tmp_path / page).read_text()
+        picture = text.index("curves-1.svg") if page == "report.md" else text.index('<img class="drawing')
+        assert picture < text.index("By CA, 10-NN, the best is") < text.index("Best mechanism at a given ε")
+
+
+def test_a_page_says_which_yardsticks_it_lacks(sweep_rows: list[CellRow], tmp_path: Path) -> None:
+    write_report([row for row in sweep_rows if row.kind not in ("central", "chance")], tmp_path, "x", HERE)
+    assert (
+        "Not run here, so that scores have no such yardstick: chance, central;" in (tmp_path / "report.md").read_text()
+    )
 
 
 def test_every_number_that_is_drawn_is_in_a_table(sweep_rows: list[CellRow], tmp_path: Path) -> None:

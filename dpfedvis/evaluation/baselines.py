@@ -1,0 +1,106 @@
+"""What a score is held against: chance, a map without data, and one of all records in one place. For simulations only.
+
+None of it is protected: all three read every record and label. So their scores stand where only a simulation's do.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import InvalidParameter
+from dpfedvis.data import FederatedData
+from dpfedvis.estimators.known_tables import CLUSTERS
+from dpfedvis.estimators.maps import FederatedMap
+from dpfedvis.estimators.registry import estimator_of
+from dpfedvis.estimators.settings import EstimatorSettings
+from dpfedvis.evaluation.metrics import Evaluated
+from dpfedvis.evaluation.scores import Scores, by_chance, score, scores_of
+from dpfedvis.numerics.distances import GramDistances
+from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.layouts import LAYOUTS
+
+NO_DATA = 0.001  # at this ε a private map is one of noise
+_OF_THE_RUN = ("mmd", "certificate")  # at the kernel of one run, so that another one is no yardstick
+
+
+def chance_scores(settings: EstimatorSettings, fed: FederatedData) -> Scores:
+    """Return what a map, or clusters, without any information would get, for the metrics where that is known."""
+    places, labels = np.zeros((fed.n_records, 2), np.float32), np.zeros(fed.n_records, np.int64)
+    if settings.map == CLUSTERS:
+        return by_chance(Evaluated(fed, labels=labels))
+    return by_chance(Evaluated(fed, places))
+
+
+def no_data_scores(
+    settings: EstimatorSettings, fed: FederatedData, neighbors: NDArray[np.int64] | None = None
+) -> Scores:
+    """Score the private map of the same recipe at ε = 0.001, whose budget sees nothing of the records.
+
+    Clients still place their own records in it at home. So whatever it shows a client knows by itself, and a private
+    map must beat it. Beside a run that is no private map it is one with the defaults.
+
+    Parameters
+    ----------
+    settings : EstimatorSettings
+    fed : FederatedData
+    neighbors : array of shape (n, k), optional
+        As in `Evaluated`.
+    """
+    if settings.epsilon is not None and settings.chosen_release == "none":
+        recipe = settings.updated(epsilon=NO_DATA, noise="seeded", density=False, classes=())
+    else:
+        kept = {name: getattr(settings, name) for name in ("map", "seed", "jobs", "landmarks", "features")}
+        layouts = {name: table for name, table in settings.tables.items() if name in (*LAYOUTS, CLUSTERS)}
+        recipe = EstimatorSettings(**kept, tables=layouts, epsilon=NO_DATA, noise="seeded")
+    estimator = estimator_of(recipe.resolved(fed)).watch(warns=False).fit(fed)
+    return _of_any_run(scores_of(estimator, fed, seed=settings.seed, neighbors=neighbors))
+
+
+def central_map(settings: EstimatorSettings, fed: FederatedData) -> Array:
+    """Lay out the pooled records themselves, shape (n, 2), in the order of the clients.
+
+    The layout is that of the federated map, so that they differ in nothing but the distances.
+    """
+    X, _ = fed.pooled()
+    estimator = estimator_of(settings.resolved(fed))
+    if not isinstance(estimator, FederatedMap):
+        raise InvalidParameter("map", settings.map, "tsne or umap for a central map")
+    centred = (X - X.mean(axis=0, dtype=np.float64)).astype(np.float32)
+    return estimator.lay_out(GramDistances(centred))
+
+
+def central_scores(
+    settings: EstimatorSettings, fed: FederatedData, neighbors: NDArray[np.int64] | None = None
+) -> Scores:
+    """Score the map or the clusters of the pooled records themselves: what a trusted party with all data gets.
+
+    Layouts are those of the federated maps, fed with exact distances; clusters are scikit-learn's.
+    """
+    if settings.map != CLUSTERS:
+        return score(Evaluated(fed, central_map(settings, fed), seed=settings.seed, neighbors=neighbors))
+    return score(Evaluated(fed, labels=_spectral(settings, fed.pooled()[0]), seed=settings.seed))
+
+
+def _spectral(settings: EstimatorSettings, X: NDArray[np.floating]) -> NDArray[np.int64]:
+    import warnings
+
+    from sklearn.cluster import SpectralClustering
+
+    spectral = settings.spectral
+    common = {"n_clusters": spectral.clusters, "n_init": spectral.starts, "random_state": settings.seed}
+    if spectral.affinity == "neighbors":
+        made = SpectralClustering(affinity="nearest_neighbors", n_neighbors=spectral.neighbours, **common)
+    elif spectral.affinity_gamma is None:
+        raise InvalidParameter("affinity_gamma", None, "given for central clusters with affinity='kernel'")
+    else:
+        made = SpectralClustering(affinity="rbf", gamma=spectral.affinity_gamma, **common)
+    with warnings.catch_warnings():
+        # Parts that nothing connects are as good as clusters can be.
+        warnings.filterwarnings("ignore", message="Graph is not fully connected")
+        labels: NDArray[np.int64] = made.fit_predict(np.asarray(X, np.float64))
+    return labels
+
+
+def _of_any_run(scores: Scores) -> Scores:
+    return {key: value for key, value in scores.items() if key not in _OF_THE_RUN}

@@ -1,0 +1,129 @@
+"""Why is NPA on Fashion-MNIST below the paper's? The same maps by another program, and of fewer records.
+
+    DPFEDVIS_DATA=... python reports/paper/npa.py
+
+Records in one place (central), and the paper's distances estimated from 500 landmarks (Fed-tSNE), of MNIST and of
+Fashion-MNIST. Writes npa.md and npa.csv beside itself; what is in the CSV is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from dpfedvis import FederatedData
+from dpfedvis.data import load
+from dpfedvis.estimators.feddl import FedDL
+from dpfedvis.evaluation.metrics import true_neighbors
+from dpfedvis.experiments.paper.recipes import MAP_SIGMAS
+from dpfedvis.mechanisms import PublishedFedDL
+from dpfedvis.numerics.distances import GramDistances, NystromDistances, nystrom_factor
+from dpfedvis.numerics.kernels import Array, squared_distances
+from dpfedvis.numerics.layouts import TSNELayout
+from dpfedvis.numerics.layouts.base import Task
+from dpfedvis.runs.code_version import code_version
+
+HERE = Path(__file__).parent
+DATA, KS, LANDMARKS, ROUNDS = ("mnist", "fashion-mnist"), (1, 10, 50), 500, 500
+RECORDS = (10_000, 20_000, 30_000)
+Estimate = GramDistances | NystromDistances
+
+
+def exact(X: Array) -> GramDistances:
+    """Return the distances of the records themselves."""
+    return GramDistances((X - X.mean(axis=0, dtype=np.float64)).astype(np.float32))
+
+
+def estimated(X: Array, y: np.ndarray) -> NystromDistances:
+    """Return the paper's estimate from landmarks that ten clients learn, IID, without noise."""
+    fed = FederatedData.split(X, y, clients=10, partition="iid", seed=0, bounds=(0.0, 1.0))
+    Y = FedDL(
+        mechanism=PublishedFedDL(),
+        landmarks=LANDMARKS,
+        rounds=ROUNDS,
+        gamma=tuple(1 / (2 * sigma**2) for sigma in MAP_SIGMAS),
+        optimiser="adam",
+        mmd="biased",
+        weights="equal",
+        bounds=(0.0, 1.0),
+    ).run(fed)
+    B, W = (np.sqrt(squared_distances(points, Y.landmarks)) for points in (X, Y.landmarks))
+    np.fill_diagonal(W, 0.0)
+    matrix, signs = nystrom_factor(W)
+    return NystromDistances((B @ matrix).astype(np.float32), signs.astype(np.float32))
+
+
+def ours(estimate: Estimate, **further: object) -> Array:
+    """Lay out as in the tables, with some settings of openTSNE changed."""
+    task = Task(search="exact", seed=0, jobs=1)
+    return TSNELayout(further=further).lay_out(estimate, task).places
+
+
+def scikit(estimate: Estimate, **further: object) -> Array:
+    """Lay out by scikit-learn, from the dense matrix and a random start, as the published code."""
+    from sklearn.manifold import TSNE
+
+    n = len(estimate.left)
+    D = np.concatenate([estimate.block(estimate.left[start : start + 500]) for start in range(0, n, 500)])
+    D = (D + D.T) / 2
+    np.fill_diagonal(D, 0.0)
+    settings = {"metric": "precomputed", "init": "random", "random_state": 0, "n_jobs": 1, **further}
+    return np.asarray(TSNE(**settings).fit_transform(D))
+
+
+WAYS: dict[str, Callable[[Estimate], Array]] = {
+    "tables": ours,
+    "scikit-learn": scikit,
+}
+
+
+def kept(X: Array, places: Array) -> dict[int, float]:
+    """NPA: share of the true k neighbours of the raw records that are among the k in the map."""
+    true, seen = true_neighbors(X, max(KS)), true_neighbors(np.asarray(places, np.float32), max(KS))
+    return {
+        k: float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(true[:, :k], seen[:, :k], strict=True)]) / k)
+        for k in KS
+    }
+
+
+def run(path: Path, data: list[str], records: int, ways: list[str]) -> None:
+    """Run what is not in the CSV yet."""
+    rows = list(csv.reader(path.read_text().splitlines())) if path.exists() else []
+    done = {tuple(row[:4]) for row in rows}
+    for name in data:
+        dataset = load(name, records=records)
+        makers = {"central": lambda: exact(dataset.X), "Fed-tSNE": lambda: estimated(dataset.X, dataset.y)}  # noqa: B023
+        for distances, maker in makers.items():
+            estimate = None
+            for way in ways:
+                if (name, str(records), distances, way) in done:
+                    continue
+                estimate = estimate or maker()
+                started = time.process_time()
+                found = kept(dataset.X, WAYS[way](estimate))
+                facts = [name, str(records), distances, way, *(f"{found[k]:.4f}" for k in KS)]
+                row = [*facts, f"{time.process_time() - started:.0f}", str(code_version())]
+                with path.open("a", newline="") as file:
+                    csv.writer(file, lineterminator="\n").writerow(row)
+                print(*row, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Run what is missing, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="*", choices=DATA, default=list(DATA), help="none writes the page alone")
+    parser.add_argument("--records", type=int, nargs="+", default=RECORDS)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    arguments = parser.parse_args()
+    for records in arguments.records:
+        run(HERE / "npa.csv", arguments.data, records, arguments.ways)
+
+
+if __name__ == "__main__":
+    main()

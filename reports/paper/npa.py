@@ -21,18 +21,34 @@ from dpfedvis import FederatedData
 from dpfedvis.data import load
 from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.evaluation.metrics import true_neighbors
+from dpfedvis.experiments.paper.readings import read_csv
 from dpfedvis.experiments.paper.recipes import MAP_SIGMAS
 from dpfedvis.mechanisms import PublishedFedDL
 from dpfedvis.numerics.distances import GramDistances, NystromDistances, nystrom_factor
 from dpfedvis.numerics.kernels import Array, squared_distances
 from dpfedvis.numerics.layouts import TSNELayout
 from dpfedvis.numerics.layouts.base import Task
+from dpfedvis.reporting.cells import markdown
 from dpfedvis.runs.code_version import code_version
 
 HERE = Path(__file__).parent
-DATA, KS, LANDMARKS, ROUNDS = ("mnist", "fashion-mnist"), (1, 10, 50), 500, 500
+DATA, KS, LANDMARKS, ROUNDS, FULL = ("mnist", "fashion-mnist"), (1, 10, 50), 500, 500, 40_000
 RECORDS = (10_000, 20_000, 30_000)
+# Data, distances, records and program → NPA, and where it is from.
+Found = dict[tuple[str, str, int, str], tuple[list[float], str]]
 Estimate = GramDistances | NystromDistances
+TABLES = {"mnist": "table1", "fashion-mnist": "table2"}
+SETTINGS = {"central": ("central", "central"), "Fed-tSNE": ("IID", "nystrom")}  # setting and way in the tables
+NOTE = """\
+# NPA on Fashion-MNIST
+
+NOTETEXT
+"""
+ALL = """\
+t-SNE of all records in one place (*central*), and of the paper's distances from 500 landmarks, IID, without noise.
+*tables*: as in the tables, openTSNE from a graph of exact neighbours in the raw pixels. *scikit-learn*: its t-SNE of
+the dense matrix from a random start, as in the published code. One seed; the tables have theirs. NPA is always against
+the true neighbours in the raw pixels."""
 
 
 def exact(X: Array) -> GramDistances:
@@ -114,6 +130,50 @@ def run(path: Path, data: list[str], records: int, ways: list[str]) -> None:
                 print(*row, file=sys.stderr, flush=True)
 
 
+def numbers() -> Found:
+    """Return all NPA that there are, one for each k, and where they are from."""
+    found: Found = {}
+    for data, records, distances, way, *rest in csv.reader((HERE / "npa.csv").read_text().splitlines()):
+        found[data, distances, int(records), way] = ([float(each) for each in rest[: len(KS)]], f"code {rest[-1]}")
+    for data, name in TABLES.items():
+        for distances, setting in SETTINGS.items():
+            own = {
+                each.score: each
+                for each in read_csv(HERE / f"{name}.csv").numbers
+                if (each.group, each.setting, each.way) == ("t-SNE", *setting)
+            }
+            ours, paper = ([getattr(own[f"npa_{k}"], who) or np.nan for k in KS] for who in ("mean", "paper"))
+            found[data, distances, FULL, "tables"] = (ours, f"[{name}]({name}.md)")
+            found[data, distances, FULL, "the paper"] = (paper, "the paper")
+    return found
+
+
+def records_for(found: Found, data: str, distances: str) -> list[str]:
+    """Return the number of records at which our maps have the paper's NPA, by each k, linear in the logarithm."""
+    paper = found[data, distances, FULL, "the paper"][0]
+    own = {key[2]: values for key, (values, _) in found.items() if (*key[:2], key[3]) == (data, distances, "tables")}
+    shown = []
+    for place, wanted in enumerate(paper):
+        curve = sorted((values[place], records) for records, values in own.items())
+        npa, records = zip(*curve, strict=True)
+        inside = len(curve) > 1 and npa[0] <= wanted <= npa[-1]
+        n = round(float(np.exp(np.interp(wanted, npa, np.log(records)))), -2)
+        shown.append(f"{n:,.0f}" if inside else "above 40,000" if wanted < npa[0] else "-")
+    return shown
+
+
+def page() -> str:
+    """Return the page."""
+    found, scores = numbers(), [f"NPA {k}-NN" for k in KS]
+    rows = [
+        [data, distances, f"{n:,}", way, *(f"{value:.4f}" for value in values), source]
+        for (data, distances, n, way), (values, source) in sorted(found.items())
+    ]
+    sizes = [[data, distances, *records_for(found, data, distances)] for data in TABLES for distances in SETTINGS]
+    lines = [NOTE, *markdown(["data", "distances", *scores], sizes), "", "## All numbers", "", ALL, ""]
+    return "\n".join([*lines, *markdown(["data", "distances", "records", "program", *scores, "from"], rows)]) + "\n"
+
+
 def main() -> None:
     """Run what is missing, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -123,6 +183,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for records in arguments.records:
         run(HERE / "npa.csv", arguments.data, records, arguments.ways)
+    (HERE / "npa.md").write_text(page())
 
 
 if __name__ == "__main__":

@@ -199,6 +199,16 @@ REPORTS: tuple[Report, ...] = (
         )
         for data in ("digits", "mnist")
     ),
+    Report(
+        "npa",
+        "paper",
+        ("npa.md",),
+        "npa.csv",
+        remade.npa,
+        written("npa.md", lambda make: make.page(), "npa.py"),
+        tolerance=5e-3,
+    ),
+    Report("central", "paper", ("central.md",), other="a search over settings: its command says how to make it again"),
     Report("paper", "paper", ("index.md", "what-reproduces.md"), "", pages=paper_pages),
     *(
         Report(

@@ -295,6 +295,21 @@ def swept(path: Path, wanted: Callable[[Any], bool]) -> Cell:
     return Cell(f"{row.kind}: {words}", str(row.version), seconds[shared[row.address]], dict(row.scores), again)
 
 
+def npa(folder: Path) -> Cell:
+    """Return the smallest map of Fashion-MNIST."""
+    make = script(folder / "npa.py")
+    settings = ("fashion-mnist", "central", 10_000, "tables")
+    values, source = make.numbers()[settings]
+    names = [f"NPA {k}-NN" for k in make.KS]
+
+    def again() -> Numbers:
+        X = make.load(settings[0], records=settings[2]).X
+        return dict(zip(names, make.kept(X, make.ours(make.exact(X))).values(), strict=True))
+
+    published = dict(zip(names, values, strict=True))
+    return Cell(", ".join(map(str, settings)), source.removeprefix("code "), 40, published, again)
+
+
 def table(folder: Path, name: str) -> Cell:
     """Return the cheapest run of a table or figure of the paper."""
     from dpfedvis.experiments.paper.experiments import EXPERIMENTS

@@ -60,8 +60,9 @@ def paper_pages(folder: Path) -> dict[str, str]:
     from dpfedvis.experiments.paper.pages import write_index
 
     with tempfile.TemporaryDirectory() as temporary:
-        for path in folder.glob("*.csv"):
-            shutil.copy(path, temporary)
+        for path in folder.iterdir():
+            if path.suffix in (".csv", ".md"):  # it says which other pages lie beside it
+                shutil.copy(path, temporary)
         return {path.name: path.read_text() for path in write_index(Path(temporary))}
 
 

@@ -33,7 +33,7 @@ from dpfedvis.runs.code_version import code_version
 
 HERE = Path(__file__).parent
 DATA, KS, LANDMARKS, ROUNDS, FULL = ("mnist", "fashion-mnist"), (1, 10, 50), 500, 500, 40_000
-RECORDS = (10_000, 20_000, 30_000)
+RECORDS = (10_000, 30_000)
 # Data, distances, records and program → NPA, and where it is from.
 Found = dict[tuple[str, str, int, str], tuple[list[float], str]]
 Estimate = GramDistances | NystromDistances
@@ -42,7 +42,17 @@ SETTINGS = {"central": ("central", "central"), "Fed-tSNE": ("IID", "nystrom")}  
 NOTE = """\
 # NPA on Fashion-MNIST
 
-NOTETEXT
+Made by `python reports/paper/npa.py --data fashion-mnist`. In Table 2 NPA of t-SNE and Fed-tSNE is .01 to .025 below
+the paper's; in Table 1, with 10 and 50 neighbours, at most .004. **Fewer records explain it**: NPA falls as records are
+added, and maps of 30,000 records of Fashion-MNIST, not 40,000, have the paper's, of all records in one place and from
+landmarks. It is not the program, its start or its iterations: scikit-learn's t-SNE has the same NPA 10-NN and 50-NN.
+The neighbours are exact and of the raw pixels, and how these are scaled does not matter. Perplexity is 30.
+
+The paper says 40,000 for both data sets; that its maps of Fashion-MNIST have 30,000 is inferred, not known. Its central
+accuracy agrees: it is below ours there, and accuracy rises with records. Other seeds, UMAP, and clients of one class
+were not run at 30,000. NPA 1-NN of t-SNE is lower here than in the paper on MNIST, too; scikit-learn's is higher.
+
+Number of records at which our maps have the paper's NPA, linear in the logarithm between those that were run:
 """
 ALL = """\
 t-SNE of all records in one place (*central*), and of the paper's distances from 500 landmarks, IID, without noise.
@@ -169,7 +179,8 @@ def page() -> str:
         [data, distances, f"{n:,}", way, *(f"{value:.4f}" for value in values), source]
         for (data, distances, n, way), (values, source) in sorted(found.items())
     ]
-    sizes = [[data, distances, *records_for(found, data, distances)] for data in TABLES for distances in SETTINGS]
+    several = dict.fromkeys(key[:2] for key in found if key[2] != FULL)
+    sizes = [[*pair, *records_for(found, *pair)] for pair in several]
     lines = [NOTE, *markdown(["data", "distances", *scores], sizes), "", "## All numbers", "", ALL, ""]
     return "\n".join([*lines, *markdown(["data", "distances", "records", "program", *scores, "from"], rows)]) + "\n"
 

@@ -24,8 +24,8 @@ INDEX, PLAIN = "index.md", "what-reproduces.md"
 _OURS = ("gram", "neighbors")
 # Pages of other scripts that say why numbers differ.
 _BESIDE = {
-    "central.md": "Table 5: which settings give the paper's central numbers",
-    "npa.md": "Table 2: why NPA is below the paper's",
+    "central.md": "Settings that give Table 5's central numbers",
+    "npa.md": "Table 2's NPA is that of maps of 30,000 records, not 40,000",
 }
 _TITLES: dict[Answer, str] = {
     "yes": "reproduces",

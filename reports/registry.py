@@ -198,7 +198,7 @@ REPORTS: tuple[Report, ...] = (
             tolerance=2e-2,
             dear=_SWEEP,
         )
-        for data in ("digits", "mnist")
+        for data in ("digits", "mnist", "hospitals")
     ),
     Report(
         "npa",

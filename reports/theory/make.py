@@ -99,11 +99,6 @@ def cell(bound: dict[str, Any]) -> str:
     return text if bound["vacuous"] else f"**{text}**"
 
 
-def figure(name: str) -> str:
-    """Return the file of a figure; before they were SVG they were PNG."""
-    return next(file for file in (f"{name}.svg", f"{name}.png") if (HERE / file).exists())
-
-
 def page() -> str:
     """Return the page."""
     every = {name: numbers(name) for name in DATA}
@@ -112,7 +107,7 @@ def page() -> str:
         parts += [
             f"## {name}, {found['records']} records, γ = {found['gamma']:.4g}\n",
             f"Code: {found.get('code', BEFORE)}.\n",
-            f"![{name}]({figure(name)})\n",
+            f"![{name}]({name}.svg)\n",
             *["\n".join(table(found, norm)) + "\n" for norm in ("spectral", "frobenius")],
             "\n".join(f"- {sentence}" for sentence in found["words"]) + "\n",
         ]

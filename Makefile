@@ -1,5 +1,6 @@
 # make demo   set up .venv and tell the whole story on one page, runs/demo/index.html, from digits
 # make test   set up .venv and run every check: ruff, mypy, import-linter, pytest (WORKERS=4: with four processes)
+# make reports-check   make one small cell of each report again, and say which pages are stale (ONLY="gradient verdict")
 # make docs   set up .venv and write the pages of the API, build/docs/index.html
 PYTHON ?= python3
 WORKERS ?= 2
@@ -7,7 +8,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test lint bench docs clean
+ONLY ?=
+
+.PHONY: demo test lint bench reports-check docs clean
 
 demo: $(VENV)/.base
 	$(BIN)/dpfedvis calibrate --epsilon 1 --delta 1e-5 --mechanism gradient \
@@ -28,6 +31,9 @@ lint: $(VENV)/.test
 bench: $(VENV)/.test
 	@# Ratios of the code as users run it: with the threads that BLAS takes by itself.
 	OPENBLAS_NUM_THREADS=$$(nproc) OMP_NUM_THREADS=$$(nproc) $(BIN)/python -m pytest tests/benchmarks --benchmarks -s
+
+reports-check: $(VENV)/.base
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m reports.check $(if $(ONLY),--only $(ONLY))
 
 docs: $(VENV)/.docs
 	@# The names of dpfedvis are imported when first used, which pdoc does not do.

@@ -60,8 +60,9 @@ def paper_pages(folder: Path) -> dict[str, str]:
     from dpfedvis.experiments.paper.pages import write_index
 
     with tempfile.TemporaryDirectory() as temporary:
-        for path in folder.glob("*.csv"):
-            shutil.copy(path, temporary)
+        for path in folder.iterdir():
+            if path.suffix in (".csv", ".md"):  # it says which other pages lie beside it
+                shutil.copy(path, temporary)
         return {path.name: path.read_text() for path in write_index(Path(temporary))}
 
 
@@ -197,8 +198,18 @@ REPORTS: tuple[Report, ...] = (
             tolerance=2e-2,
             dear=_SWEEP,
         )
-        for data in ("digits", "mnist")
+        for data in ("digits", "mnist", "hospitals")
     ),
+    Report(
+        "npa",
+        "paper",
+        ("npa.md",),
+        "npa.csv",
+        remade.npa,
+        written("npa.md", lambda make: make.page(), "npa.py"),
+        tolerance=5e-3,
+    ),
+    Report("central", "paper", ("central.md",), other="a search over settings: its command says how to make it again"),
     Report("paper", "paper", ("index.md", "what-reproduces.md"), "", pages=paper_pages),
     *(
         Report(

@@ -107,7 +107,7 @@ def page() -> str:
         parts += [
             f"## {name}, {found['records']} records, γ = {found['gamma']:.4g}\n",
             f"Code: {found.get('code', BEFORE)}.\n",
-            f"![{name}]({name}.png)\n",
+            f"![{name}]({name}.svg)\n",
             *["\n".join(table(found, norm)) + "\n" for norm in ("spectral", "frobenius")],
             "\n".join(f"- {sentence}" for sentence in found["words"]) + "\n",
         ]

@@ -50,6 +50,8 @@ class Finding:
         What was found here, and what the paper has.
     way : str
         From landmarks to a map; empty where it is about several or none.
+    short : str
+        What was found here, of one curve, in a word.
     """
 
     answer: Answer
@@ -57,6 +59,7 @@ class Finding:
     ours: str
     paper: str = "-"
     way: str = ""
+    short: str = ""
 
 
 def findings(experiment: Experiment, scale: Scale, numbers: Sequence[ComparedNumber]) -> list[Finding]:
@@ -154,38 +157,82 @@ def _share(count: int, total: int) -> Answer:
     return "yes" if count == total else "in part" if 2 * count >= total else "no"
 
 
+def together(experiment: Experiment, scale: Scale, found: Sequence[Finding]) -> Finding:
+    """Return one answer for all curves of a figure."""
+    told = [each for each in found if each.short]
+    if not told:
+        return found[0]
+    yes, no = (sum(each.answer == answer for each in told) for answer in ("yes", "no"))
+    answer: Answer = _share(yes, yes + no) if yes + no else "open"
+    scores: dict[str, list[str]] = {}
+    for each in told:
+        scores.setdefault(each.claim.partition(", ")[0], []).append(each.short)
+    curves = "; ".join(f"{score} {', '.join(shorts)}" for score, shorts in scores.items())
+    groups = list(dict.fromkeys(each.claim.partition(", ")[2] for each in told))
+    ours = f"{_MEASURED[experiment.name]} ({'; '.join(groups)}): {curves}"
+    return _shrunk(Finding(answer, "all curves", ours, told[0].paper), scale)
+
+
 def _trend(experiment: Experiment, group: str, score: str, numbers: Sequence[ComparedNumber]) -> Finding:
-    curve = [(float(each.setting), each.mean) for each in numbers
-             if (each.group, each.score) == (group, score) and each.mean is not None]  # fmt: skip
+    curve = sorted(
+        (
+            Point(float(each.setting), each.mean, each.sd or 0.0, each.n)
+            for each in numbers
+            if (each.group, each.score) == (group, score) and each.mean is not None
+        ),
+        key=lambda point: point.x,
+    )
     if len(curve) < FEWEST:
         few = f"{len(curve)} places on the axis are too few for a trend"
         return Finding("open", f"{SCORES[score]}, {group}", few)
-    return replace(_TRENDS[experiment.name](sorted(curve)), claim=f"{SCORES[score]}, {group}")
+    return replace(_TRENDS[experiment.name](curve), claim=f"{SCORES[score]}, {group}")
 
 
-Curve = Sequence[tuple[float, float]]
+@dataclass(frozen=True)
+class Point:
+    """A place on a curve: mean over n seeds and their standard deviation."""
+
+    x: float
+    y: float
+    sd: float
+    n: int
+
+
+Curve = Sequence[Point]
 
 
 def _flat(curve: Curve) -> Finding:
     paper = f"flat from round {FLAT} on"
-    late = [value for x, value in curve if x >= FLAT]
-    if len(late) < FEWEST - 1 or curve[0][0] >= FLAT:
+    late = [point for point in curve if point.x >= FLAT]
+    if len(late) < FEWEST - 1 or curve[0].x >= FLAT:
         return Finding("open", "", f"too few of these runs have {FLAT} rounds or more", paper)
-    whole, rest = (max(values) - min(values) for values in ([value for _, value in curve], late))
-    answer: Answer = "yes" if rest <= STILL * whole else "no"
-    return Finding(answer, "", f"changes by {whole:.3f} over all rounds, by {rest:.3f} from then on", paper)
+    (low, high), (least, most) = (
+        (min(part, key=lambda point: point.y), max(part, key=lambda point: point.y)) for part in (curve, late)
+    )
+    whole, rest = high.y - low.y, most.y - least.y
+    scatter = CLOSE * math.hypot(most.sd / math.sqrt(most.n), least.sd / math.sqrt(least.n))
+    ours = f"changes by {whole:.3f} over all rounds, by {rest:.3f} from then on"
+    share = f"{100 * rest / whole if whole else 0:.0f}%"
+    if rest <= STILL * whole:
+        return Finding("yes", "", ours, paper, short=share)
+    if rest <= scatter:
+        return Finding(
+            "open", "", f"{ours}, which is within {CLOSE:g} standard errors", paper, short=f"{share} (noise)"
+        )
+    return Finding("no", "", ours, paper, short=share)
 
 
 def _monotone(sign: int) -> Callable[[Curve], Finding]:
     def judged(curve: Curve) -> Finding:
-        x, y = [place for place, _ in curve], [value for _, value in curve]
+        x, y = [point.x for point in curve], [point.y for point in curve]
         correlation = 0.0 if len(set(y)) == 1 else _rank_correlation(x, y)
-        (first, low), (last, high) = curve[0], curve[-1]
+        ends = f"{y[0]:.3f} at {x[0]:g}, {y[-1]:.3f} at {x[-1]:g}"
         return Finding(
             "yes" if sign * correlation >= MONOTONE else "no",
             "",
-            f"{low:.3f} at {first:g}, {high:.3f} at {last:g}; rank correlation {correlation:+.2f}",
+            f"{ends}; rank correlation {correlation:+.2f}",
             "rises" if sign > 0 else "falls",
+            short=f"{y[0]:.3f} to {y[-1]:.3f} ({correlation:+.2f})",
         )
 
     return judged
@@ -200,3 +247,9 @@ def _rank_correlation(x: Sequence[float], y: Sequence[float]) -> float:
 # What the paper says of two figures is about NMI alone; of the other, about all metrics.
 _JUDGED = {"figure-ny": ("nmi",), "figure-beta": ("nmi",)}
 _TRENDS = {"figure-convergence": _flat, "figure-ny": _monotone(1), "figure-beta": _monotone(-1)}
+_ENDS = "first to last, and rank correlation"
+_MEASURED = {
+    "figure-convergence": f"share of the whole change that comes after round {FLAT}",
+    "figure-ny": _ENDS,
+    "figure-beta": _ENDS,
+}

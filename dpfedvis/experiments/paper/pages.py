@@ -10,7 +10,7 @@ from typing import Any
 from dpfedvis.experiments.paper.comparisons import CLOSE, Comparison, met, prices, shown_epsilon, verdicts
 from dpfedvis.experiments.paper.experiments import EXPERIMENTS, Experiment
 from dpfedvis.experiments.paper.figures import draw_figure
-from dpfedvis.experiments.paper.findings import FLAT, MONOTONE, STILL, Answer, findings
+from dpfedvis.experiments.paper.findings import FLAT, MONOTONE, STILL, Answer, findings, together
 from dpfedvis.experiments.paper.paper import SCORES
 from dpfedvis.experiments.paper.readings import ComparedNumber, Readings, Scale, as_csv, read_csv
 from dpfedvis.experiments.paper.recipes import Shrink
@@ -22,6 +22,11 @@ from dpfedvis.runs.folder import write_texts
 INDEX, PLAIN = "index.md", "what-reproduces.md"
 # From landmarks to a map or to clusters: ours, which the paper does not have.
 _OURS = ("gram", "neighbors")
+# Pages of other scripts that say why numbers differ.
+_BESIDE = {
+    "central.md": "Settings that give Table 5's central numbers",
+    "npa.md": "Table 2's NPA is that of maps of 30,000 records, not 40,000",
+}
 _TITLES: dict[Answer, str] = {
     "yes": "reproduces",
     "in part": "in part",
@@ -100,6 +105,7 @@ def write_index(folder: Path) -> list[Path]:
         "still": STILL,
         "flat": FLAT,
         "ours": _OURS,
+        "beside": {name: text for name, text in _BESIDE.items() if (folder / name).exists()},
         "absent": [each.title for each in EXPERIMENTS.values() if each.name not in found],
     }
     return write_texts(
@@ -110,6 +116,7 @@ def write_index(folder: Path) -> list[Path]:
 
 def _held(experiment: Experiment, own: Readings) -> dict[str, Any]:
     """Return what both pages say of a table or figure."""
+    found = findings(experiment, own.scale, own.numbers)
     return {
         "name": experiment.name,
         "title": experiment.title,
@@ -117,7 +124,8 @@ def _held(experiment: Experiment, own: Readings) -> dict[str, Any]:
         "seeds": "1 seed" if own.scale.seeds[0] == 1 else f"{own.scale.seeds[0]} seeds",
         "axis": experiment.axis,
         "claim": experiment.claim if experiment.axis else "",
-        "findings": findings(experiment, own.scale, own.numbers),
+        "findings": found,
+        "rows": [together(experiment, own.scale, found)] if experiment.axis else found,
         "compared": [] if experiment.axis or own.scale.shrunk else _compared(own.numbers),
     }
 

@@ -78,7 +78,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class ComparedNumber:
-    """One number, ours and the paper's; None where there is none."""
+    """One number, ours and the paper's; None where there is none.
+
+    `sd` is the standard deviation of ours over `n` seeds.
+    """
 
     group: str
     setting: str
@@ -88,6 +91,8 @@ class ComparedNumber:
     paper_sd: float | None
     mean: float | None
     deviation: float | None
+    sd: float | None = None
+    n: int = 1
 
     @property
     def apart(self) -> float:
@@ -145,4 +150,6 @@ def _reading(row: dict[str, str]) -> ComparedNumber:
         paper_sd=number("paper_sd"),
         mean=number("mean"),
         deviation=number("deviation_in_paper_sd"),
+        sd=number("sd"),
+        n=int(row["n"]),
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpfedvis.experiments.paper.experiments import EXPERIMENTS
-from dpfedvis.experiments.paper.findings import Finding, findings, signed
+from dpfedvis.experiments.paper.findings import Finding, findings, signed, together
 from dpfedvis.experiments.paper.pages import PLAIN, write_index
 from dpfedvis.experiments.paper.paper import TABLE1
 from dpfedvis.experiments.paper.readings import ComparedNumber, Scale, UnreadableNumbers, read_csv
@@ -104,6 +104,30 @@ def test_convergence_is_asked_of_every_metric_that_is_drawn() -> None:
     assert told == {"NMI": "yes", "NPA": "no", "CA": "yes"}
 
 
+def test_a_change_within_the_scatter_of_seeds_denies_nothing() -> None:
+    rising = [(1, 0.1), (10, 0.2), (50, 0.4), (100, 0.7)]
+    for sd, answer in ((0.01, "no"), (0.3, "open")):
+        numbers = [replace(each, sd=sd, n=2) for each in curve(*rising)]
+        (found,) = (each for each in findings(EXPERIMENTS["figure-convergence"], FULL, numbers) if "NMI" in each.claim)
+        assert found.answer == answer
+        assert found.short == ("50%" if answer == "no" else "50% (noise)")
+
+
+def test_a_figure_has_one_answer_for_all_its_curves() -> None:
+    flat, rising = [(1, 0.1), (10, 0.5), (50, 0.69), (100, 0.7)], [(1, 0.1), (10, 0.2), (50, 0.4), (100, 0.7)]
+    experiment = EXPERIMENTS["figure-convergence"]
+
+    def answer(*curves: list[ComparedNumber]) -> Finding:
+        return together(experiment, FULL, findings(experiment, FULL, [each for own in curves for each in own]))
+
+    assert answer(curve(*flat), curve(*flat, score="ca_10")).answer == "yes"
+    mixed = answer(curve(*flat), curve(*rising, score="ca_10"))
+    assert mixed.answer == "in part"
+    assert mixed.ours.endswith("(Fed-tSNE, IID): CA 10-NN 50%; NMI 2%")
+    assert answer(curve(*rising), curve(*rising, score="ca_10")).answer == "no"
+    assert answer([]).answer == "open"
+
+
 def test_our_own_ways_stand_apart() -> None:
     numbers = [replace(each, way=way) for each in table1(shift=0.5) for way in ("nystrom", "gram")]
     found = findings(EXPERIMENTS["table1"], FULL, numbers)
@@ -127,7 +151,8 @@ def test_a_folder_with_numbers_has_a_row_for_each_claim(tmp_path: Path) -> None:
     assert rows[0].startswith("| [Table 1](table1.md), 2 seeds | the numbers, central | ")
     assert [row for row in rows if "gram" in row] == []
     held = [each for each in rows if "not run" not in each]
-    assert len(held) == 2 + 4 + 2
+    assert len(held) == 2 + 4 + 1  # two ways and four changes of the table, and all curves of the figure in one row
+    assert "NMI 0.599 to 0.711 (+1.00), 0.621 to 0.725 (+1.00)" in held[-1]
     assert all(row.count("|") == 6 for row in rows)
     assert {row.split(" | ")[-1] for row in held} <= {"reproduces |", "in part |", "**does not** |", "cannot tell |"}
 

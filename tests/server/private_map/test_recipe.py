@@ -245,7 +245,7 @@ def test_choices_rest_on_the_noise_of_the_ledger(trust, adjacency, federation_of
 
 
 def test_records_that_fill_little_of_their_bounds_are_seen_as_small(federation_of):
-    """Public bounds let expect a variance of 1000²/12 a feature, and the mean square leaves 109 of all; they have 15."""
+    """Bounds let expect a variance of 1000²/12 a feature, and the mean square leaves 109 of all six; they have 15."""
     learner = Learner(budget=Budget(8, 1e-5), mechanism=KMeans(), landmarks=24, bounds=(-500.0, 500.0), tau_x=60.0)
     fed = federation_of((400, 400, 400), features=6)
     learned = learner.run(simulated(fed, budget=learner.budget, noise="seeded"))

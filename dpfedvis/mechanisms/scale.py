@@ -121,20 +121,25 @@ class Moments(ScaleRelease):
         variance : float
             Variance of the noise in each value. It adds m·variance to ‖E x‖², which is subtracted here.
         expected : float, optional
-            What public bounds let expect. Taken where what is seen is below `SURE` standard deviations of its noise,
-            unless what is seen and as many deviations are less: records seldom fill their bounds.
+            What public bounds let expect. Taken where what is seen is below `SURE` standard deviations of its noise
+            and the rounding, unless what is seen and as much more are less: records seldom fill their bounds.
 
         Notes
         -----
         With noise e_j of variance v, the estimate is off by 2(e_{m+1} − 2⟨x̄, e⟩ − Σ(e_j² − v)), of variance
-        4(v + 4v‖x̄‖² + 2mv²).
+        4(v + 4v‖x̄‖² + 2mv²). Each record's values are rounded down by up to 1/`UNIT`, which moves it by at most
+        2(1 + 2√m‖x̄‖)/`UNIT`.
         """
         mean, square = average[:-1], float(average[-1])
         length = max(float(mean @ mean) - variance * len(mean), 0.0)
         spread = 2 * (square - (float(mean @ mean) - variance * len(mean)))
         deviation = 2 * math.sqrt(variance + 4 * variance * length + 2 * len(mean) * variance**2)
-        if expected is not None and spread < SURE * deviation:
-            return min(expected, (max(spread, 0.0) + SURE * deviation) * self.tau_x**2)
+        rounding = 2 * (1 + 2 * math.sqrt(length * len(mean))) / UNIT
+        hidden = SURE * deviation + rounding
+        if expected is not None and spread < hidden:
+            return min(expected, (max(spread, 0.0) + hidden) * self.tau_x**2)
+        if expected is not None:
+            return spread * self.tau_x**2
         # With noise this may be 0 or negative; a hundredth of τ² keeps γ finite.
         return max(spread, 0.01) * self.tau_x**2
 

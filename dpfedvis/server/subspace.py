@@ -119,6 +119,12 @@ def threshold(features: int) -> float:
     return max(1.1, 1 + math.pow(features, -2 / 3))
 
 
+def hidden_below(edge: float, features: int) -> float:
+    """Return the least variance of a direction that is seen: λ + edge²/(4λ) is then `threshold`(m)·edge."""
+    times = threshold(features)
+    return edge * (times + math.sqrt(times**2 - 1)) / 2
+
+
 def principal_subspace(
     centre: Array, moments: Array, noise: float, most: int, raw: Grid, basis: Array | None = None, spread: float = 0.0
 ) -> Subspace:
@@ -129,7 +135,9 @@ def principal_subspace(
     λ + e²/(4λ), and the squared cosine between the seen and the true direction is 1 − e²/(4λ²) (Benaych-Georges &
     Nadakuditi 2011). Directions with an eigenvalue above `threshold`(m)·e are kept: that squared cosine is then above
     0.58. With fewer than `FEWEST` of them, and less than `ENOUGH` of the variance, the next ones are kept, too,
-    although they are nearly random, and share what is left: records are then compared by more than what was seen.
+    although they are nearly random, and share what is left: records are then compared by more than what was seen. The
+    trace has noise of standard deviation √m·`noise`, which is added where what is left is asked for; and no direction
+    that is not seen has more variance than one that would be.
 
     Parameters
     ----------
@@ -153,10 +161,11 @@ def principal_subspace(
     # Noise raises an eigenvalue λ ≥ edge/2 to λ + edge²/(4λ); this inverts it.
     seen = values[:clear]
     variances = (seen + np.sqrt(seen**2 - edge**2)) / 2
-    total = max(float(values.sum()), spread)
+    total = max(float(values.sum()), spread) + noise * math.sqrt(len(moments))
     fewest = 2 if clear and variances.sum() >= ENOUGH * total else FEWEST
     kept = min(max(clear, min(most, fewest), 2), len(moments))
     rest = max(total - float(variances.sum()), 0.0) / max(len(moments) - clear, 1)
+    rest = min(rest, hidden_below(edge, len(moments)))
     variances = np.concatenate([variances, np.full(kept - clear, rest)])
     axes = vectors[:, :kept] if basis is None else basis @ vectors[:, :kept]
     # Fix the arbitrary signs of eigenvectors, so that equal moments give equal maps.

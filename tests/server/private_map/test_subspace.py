@@ -38,7 +38,11 @@ def test_directions_above_the_edge_have_what_noise_did_not_add():
     np.testing.assert_array_equal(clear, few.variances)
     lifted = clear + 2.0**2 / (4 * clear)
     np.testing.assert_allclose(lifted, [9.0, 5.0, 2.6], rtol=1e-12, err_msg="λ + edge²/(4λ) is what noise makes of λ")
-    np.testing.assert_allclose(others, (30.0 - clear.sum()) / 5, rtol=1e-12, err_msg="the others share what is left")
+    left = 30.0 + 0.5 * math.sqrt(8) - clear.sum()
+    assert left / 5 > 2.0
+    np.testing.assert_allclose(others, 2.0, rtol=1e-12, err_msg="others with more than edge·(1.25 + 0.75)/2 were seen")
+    less = principal_subspace(np.zeros(8), moments, 0.5, 12, RAW, spread=22.0).variances[3:]
+    np.testing.assert_allclose(less, (left - 8.0) / 5, rtol=1e-12, err_msg="the others share what is left")
     assert principal_subspace(np.zeros(8), moments, 0.5, 2, RAW).axes.shape == (8, 2), "no more than asked for"
 
 

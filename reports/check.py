@@ -29,6 +29,8 @@ from reports.remade import Cell, Missing
 ROOT = Path(__file__).parent
 SECONDS = 120.0  # a cell may take by default
 BAD = ("changed", "stale", "broken")
+UNSEEN = ("too dear", "no data")
+SMALL = 0.05  # a score of less hangs on few records
 
 
 @dataclass(frozen=True)
@@ -134,10 +136,10 @@ def _compared(report: Report, cell: Cell) -> Outcome:
 
 
 def _same(published: float | None, now: float | None, tolerance: float) -> bool:
-    """Whether two numbers agree; the tolerance is of their size, and absolute below 1."""
+    """Whether two numbers agree; the tolerance is of their size, and absolute where that is below `SMALL`."""
     if published is None or now is None:
         return published is now
-    return abs(published - now) <= tolerance * max(1.0, abs(published))
+    return abs(published - now) <= tolerance * max(SMALL, abs(published))
 
 
 def _differs(published: str, now: str) -> str | None:
@@ -181,7 +183,10 @@ def main(words: list[str] | None = None, root: Path = ROOT) -> int:
     if arguments.json:
         print(json.dumps([asdict(each) for each in outcomes], indent=1, ensure_ascii=False))
     else:
+        unseen = sum(each.status in UNSEEN for each in outcomes)
         print(f"{len(outcomes)} reports, {len(bad)} to be made again" + (f": {', '.join(bad)}" if bad else ""))
+        if unseen:
+            print(f"{unseen} not checked: too dear (--seconds), or without data at hand")
     return 1 if bad else 0
 
 

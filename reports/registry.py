@@ -37,7 +37,7 @@ class Report:
     pages : callable
         From the folder to pages as the script makes them from the store; none of a page that names the code it is by.
     tolerance : float
-        Of numbers, relative, and absolute below 1. Layouts are chaotic: another processor's last bits may move a score.
+        Of numbers, relative. Layouts are chaotic: another processor's last bits may move a score.
     dear : str
         What to do instead where the cell is too dear.
     other : str

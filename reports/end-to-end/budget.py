@@ -70,7 +70,7 @@ anew; in brackets their number, and the dimensions of the first. What is blank w
 scikit-learn's digits, enlarged and moved at random. The default has 202 landmarks (*aggregate*) or 120 (*local*), 12
 sweeps, at most 32 dimensions, and 0.2 of the budget for the subspace. Last column: mean difference from the first row,
 on the same data and seeds, ± its standard error. *Spread exactly*: what a release of the spread around each landmark
-could give at most, since it has no noise and costs nothing here; it is not private. Code: {{code}}.
+could give at most with today's use of it: it has no noise and costs nothing here, and is not private. Code: {{code}}.
 """
 
 

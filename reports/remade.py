@@ -170,7 +170,7 @@ def verdict(folder: Path) -> Cell:
         data, count, epsilon, trust, seed = settings
         return some(make.cell(make.records_of(data, count, seed), epsilon, trust, seed), names)
 
-    return Cell(" ".join(map(str, settings)), cell["code"], 2, some(cell, names), again)
+    return Cell(" ".join(map(str, settings)), cell.get("code", make.BEFORE), 2, some(cell, names), again)
 
 
 def gradient(folder: Path) -> Cell:
@@ -184,7 +184,7 @@ def gradient(folder: Path) -> Cell:
         return some(make.made(settings, make.federation(make.load("digits"), 0))["scores"], published)
 
     published = some(cell["scores"], ("mmd", "start", "uploads"))
-    return Cell("digits, aggregate, ε = 1, 4 rounds", cell["code"], 2, published, again)
+    return Cell("digits, aggregate, ε = 1, 4 rounds", cell.get("code", make.BEFORE), 2, published, again)
 
 
 def mechanisms(folder: Path, data: str, seconds: float) -> Cell:

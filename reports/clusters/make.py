@@ -61,7 +61,7 @@ among its client's own, the share kept. Under `by-class` each client has one cla
 purity and CA can be had by drawing each client's records to one place: read them beside *at home*."""
 PICTURE = """\
 Private clusters, which are published, agree with the classes about as well as k-means of all records' places in the
-same private map, which nobody could run; least so with *local* noise on the few records of digits."""
+same private map, which nobody could run; less so where much noise meets the few records of digits."""
 LACKING = """\
 What a client can do that lacks a class: of each class of which it has fewer than ten records and the others 40 or more,
 20 are drawn from the others and placed by it as new ones, together with its own; they are classified by the other

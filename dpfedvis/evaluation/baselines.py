@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from accounting import InvalidParameter
 from dpfedvis.data import FederatedData
-from dpfedvis.estimators.known_tables import CLUSTERS
+from dpfedvis.estimators.known_tables import CLUSTERS, FEDDL
 from dpfedvis.estimators.maps import FederatedMap
 from dpfedvis.estimators.registry import estimator_of
-from dpfedvis.estimators.settings import EstimatorSettings
+from dpfedvis.estimators.settings import LANDMARKS, EstimatorSettings
 from dpfedvis.evaluation.metrics import Evaluated
 from dpfedvis.evaluation.scores import Scores, by_chance, score, scores_of
 from dpfedvis.numerics.distances import GramDistances
@@ -38,7 +38,9 @@ def no_data_scores(
     """Score the private map of the same recipe at ε = 0.001, whose budget sees nothing of the records.
 
     Clients still place their own records in it at home. So whatever it shows a client knows by itself, and a private
-    map must beat it. Beside a run that is no private map it is one with the defaults.
+    map must beat it. Beside a run that is no private map it is one by the default recipe, on the same public facts: with
+    the map, layout, landmarks, features, bounds and tau_x of the run. Where the settings of such a run are resolved, its
+    landmarks count as given only if they are not the default number of rows.
 
     Parameters
     ----------
@@ -50,11 +52,20 @@ def no_data_scores(
     if settings.epsilon is not None and settings.chosen_release == "none":
         recipe = settings.updated(epsilon=NO_DATA, noise="seeded", density=False, classes=())
     else:
-        kept = {name: getattr(settings, name) for name in ("map", "seed", "jobs", "landmarks", "features")}
-        layouts = {name: table for name, table in settings.tables.items() if name in (*LAYOUTS, CLUSTERS)}
-        recipe = EstimatorSettings(**kept, tables=layouts, epsilon=NO_DATA, noise="seeded")
+        recipe = _default_recipe(settings)
     estimator = estimator_of(recipe.resolved(fed)).watch(warns=False).fit(fed)
     return _of_any_run(scores_of(estimator, fed, seed=settings.seed, neighbors=neighbors))
+
+
+def _default_recipe(settings: EstimatorSettings) -> EstimatorSettings:
+    """Return a private map of the same kind and with the same public facts, and the defaults for all else."""
+    kept = {name: getattr(settings, name) for name in ("map", "seed", "jobs", "landmarks", "features", "tau_x")}
+    if settings.release is not None and settings.landmarks == LANDMARKS:
+        kept["landmarks"] = None  # what `resolved` takes for rows
+    tables = {name: table for name, table in settings.tables.items() if name in (*LAYOUTS, CLUSTERS)}
+    if "bounds" in settings.feddl:
+        tables[FEDDL] = {"bounds": settings.feddl["bounds"]}
+    return EstimatorSettings(**kept, tables=tables, epsilon=NO_DATA, noise="seeded")
 
 
 def central_map(settings: EstimatorSettings, fed: FederatedData) -> Array:

@@ -39,6 +39,18 @@ def test_beside_exact_rows_no_data_is_a_private_map_of_the_same_layout() -> None
     assert no_data_scores(runs[0].updated(perplexity=9), FED) != first
 
 
+def test_no_data_of_the_default_recipe_is_the_same_with_and_without_a_budget() -> None:
+    """Bounds of the user's own records are public, and no part of a recipe."""
+    fed = FederatedData.split(DIGITS[:90] / 16, CLASSES[:90], clients=2)
+    base = EstimatorSettings(perplexity=5, jobs=1, bounds=(0.0, 1.0))
+    private = no_data_scores(base.updated(epsilon=3.0).resolved(fed), fed)
+    assert no_data_scores(base.resolved(fed), fed) == private
+    assert no_data_scores(base.updated(bounds=None, tau_x=4.0).resolved(fed), fed) == no_data_scores(
+        base.updated(bounds=None, tau_x=4.0, epsilon=3.0).resolved(fed), fed
+    )
+    assert no_data_scores(base.updated(bounds=None), fed) != private
+
+
 def test_chance_is_no_data_is_central_in_this_order() -> None:
     chance, central = chance_scores(PRIVATE, FED), central_scores(PRIVATE, FED)
     estimator = estimator_of(PRIVATE.updated(epsilon=0.001).resolved(FED)).watch(warns=False).fit(FED)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dpfedvis.cli.main import main
 from dpfedvis.evaluation.metrics import METRICS, Metric
 from dpfedvis.runs import results
 from dpfedvis.runs.execute import Run, execute
@@ -55,3 +56,35 @@ def test_what_cannot_be_scored_is_left_out_and_said(tmp_path: Path, monkeypatch:
         "nothing is said of single groups: it could not be computed (RuntimeError: no room)",
     ]
     assert known(run, "problems") == list(run.warnings[-4:]) == problems
+
+
+def test_the_words_of_a_failure_are_harmless_on_a_terminal_and_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*given: object, **named: object) -> None:
+        raise RuntimeError("\x1b[31m<i>red</i>")
+
+    monkeypatch.setattr(results, "central_scores", fail)
+    monkeypatch.setattr(results, "no_data_scores", fail)
+    options = "--records 60 --clients 2 --landmarks 10 --rounds 2 --perplexity 5 --jobs 1 --yardsticks --quiet"
+    assert main(["run", "--data", "digits", *options.split(), "--out", str(tmp_path / "run")]) == 0
+    error = capsys.readouterr().err
+    assert "\x1b" not in error
+    for name in ("no data", "central"):
+        assert f'scores have no yardstick "{name}": it could not be computed (RuntimeError: \\u001b[31m' in error
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert page.count("&lt;i&gt;red&lt;/i&gt;") == 2
+    assert "<i>red" not in page
+
+
+def test_flags_that_cannot_be_together_are_named_in_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.csv"
+    own.write_text("a,b\n" + "0,1\n1,0\n" * 20)
+    command = ["run", "--data", str(own), "--epsilon", "1", "--bounds", "0", "1", "--out", str(tmp_path / "run")]
+    assert main([*command, "--evaluate", "--yardsticks"]) == 2
+    assert "--evaluate and --yardsticks must be left out with real noise" in capsys.readouterr().err
+    assert main([*command, "--noise", "seeded", "--yardsticks"]) == 2
+    assert "--yardsticks must be left out without scores: it needs --evaluate" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -182,11 +182,15 @@ def flagged(arguments: argparse.Namespace) -> list[str]:
 
 def config_of(arguments: argparse.Namespace, stored: Mapping[str, Any]) -> RunConfig:
     """Return the settings: flags win over the file, and the file over those of the run to resume."""
-    from dpfedvis.runs.settings import RunConfig, merged, read_toml
+    from accounting.errors import InvalidParameter
+    from dpfedvis.runs.settings import NO_SCORES, RunConfig, merged, read_toml
 
     values = {name: getattr(arguments, name) for name in flagged(arguments)}
     file = getattr(arguments, "config", None)
-    return RunConfig.from_mapping(merged(merged(stored, {} if file is None else read_toml(file)), values))
+    found = RunConfig.from_mapping(merged(merged(stored, {} if file is None else read_toml(file)), values))
+    if values.get("yardsticks") and found.evaluate is False:
+        raise InvalidParameter("yardsticks", True, NO_SCORES)
+    return found
 
 
 def chosen(given: RunConfig, resolved: RunConfig) -> dict[str, Any]:

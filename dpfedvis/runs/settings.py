@@ -30,6 +30,7 @@ Sample = Literal["first", "random"]
 LinkName = Literal["in-process", "nvflare"]
 
 
+NO_SCORES = "left out without scores: it needs --evaluate"
 FEW_RECORDS = 2000  # up to which maps to hold a score against take seconds
 
 
@@ -291,10 +292,12 @@ class RunConfig(EstimatorSettings):
         if evaluate is None:
             evaluate = seeded and fed.origin == "built-in"
         yardsticks = self.yardsticks
-        if yardsticks and not evaluate:
-            raise InvalidParameter("yardsticks", True, "left out without scores: it needs --evaluate")
         if evaluate and yardsticks is None:
             yardsticks = fed.n_records <= FEW_RECORDS
+        elif yardsticks and not evaluate:
+            if self.evaluate is None:
+                raise InvalidParameter("yardsticks", True, NO_SCORES)
+            yardsticks = None  # of a run before that had scores, which are no longer wanted
         partition = fed.dealt or "groups"
         return chosen.updated(clients=fed.n_clients, partition=partition, evaluate=evaluate, yardsticks=yardsticks)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from dpfedvis.cli.main import main
+from dpfedvis.cli.run import config_of
 from dpfedvis.evaluation.metrics import METRICS, Metric
 from dpfedvis.runs import results
 from dpfedvis.runs.execute import Run, execute
@@ -87,4 +89,15 @@ def test_flags_that_cannot_be_together_are_named_in_one_message(
     assert "--evaluate and --yardsticks must be left out with real noise" in capsys.readouterr().err
     assert main([*command, "--noise", "seeded", "--yardsticks"]) == 2
     assert "--yardsticks must be left out without scores: it needs --evaluate" in capsys.readouterr().err
+    # A file that says "no scores" is no answer to a flag that needs them.
+    (tmp_path / "config.toml").write_text("evaluate = false\n")
+    assert main([*command, "--noise", "seeded", "--yardsticks", "--config", str(tmp_path / "config.toml")]) == 2
+    assert "--yardsticks must be left out without scores: it needs --evaluate" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_settings_of_a_run_with_yardsticks_go_without_scores_by_one_flag() -> None:
+    stored = {"data": "digits", "records": 50, "evaluate": True, "yardsticks": True}
+    config = config_of(argparse.Namespace(evaluate=False), stored)
+    found = config.resolved(config.federated())
+    assert (found.evaluate, found.yardsticks) == (False, None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dpfedvis.cli.common import add_quiet
 from dpfedvis.cli.settings_flags import add_settings, spelled_as_flags
 from dpfedvis.errors import NothingToShow
+from dpfedvis.numerics.plain_text import visible
 from dpfedvis.numerics.progress import hidden
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ verdict.json says what of it is signal, and regions.csv what each region is, in 
 one standard deviation (sd). The folder holds no record. A run with seeded noise is a simulation: the noise can be taken
 off. For built-in data it also writes scores and the place and label of every record to simulation/, which nobody has in
 a real federation; --no-evaluate leaves that out, and so does real noise. Scores stand beside those of chance, of a map
-without data (the same recipe at ε = 0.001) and of a central one (all records in one place). The last two take about
-as long as the run itself; beyond 2000 records they are made only with --yardsticks, and never with --no-yardsticks.
+without data (ε = 0.001; beside a private map by the same recipe, else by the default one) and of a central one (all
+records in one place). The last two take about as long as the run itself; beyond 2000 records they are made only with
+--yardsticks, and never with --no-yardsticks. --yardsticks needs --evaluate.
 
 A run that could show nothing but noise, whatever the data are, stops before it spends, with exit code 3; --anyway goes
 on, and "dpfedvis plan" says what would be enough. A run that is resumed is never stopped.
@@ -149,7 +151,7 @@ def _run(arguments: argparse.Namespace) -> int:
         bar.close()
         stages.close()
     for warning in done.warnings:
-        print(f"dpfedvis: warning: {warning}", file=sys.stderr)
+        print(f"dpfedvis: warning: {visible(warning)}", file=sys.stderr)
     simulation = simulation_in(done.folder) if done.config.evaluate else None
     known = {} if simulation is None else {"scores": simulation.scores, "yardsticks": simulation.yardsticks}
     summary = {**done.summary(), **known, "chosen": chosen(given, done.config)}
@@ -180,11 +182,15 @@ def flagged(arguments: argparse.Namespace) -> list[str]:
 
 def config_of(arguments: argparse.Namespace, stored: Mapping[str, Any]) -> RunConfig:
     """Return the settings: flags win over the file, and the file over those of the run to resume."""
-    from dpfedvis.runs.settings import RunConfig, merged, read_toml
+    from accounting.errors import InvalidParameter
+    from dpfedvis.runs.settings import NO_SCORES, RunConfig, merged, read_toml
 
     values = {name: getattr(arguments, name) for name in flagged(arguments)}
     file = getattr(arguments, "config", None)
-    return RunConfig.from_mapping(merged(merged(stored, {} if file is None else read_toml(file)), values))
+    found = RunConfig.from_mapping(merged(merged(stored, {} if file is None else read_toml(file)), values))
+    if values.get("yardsticks") and found.evaluate is False:
+        raise InvalidParameter("yardsticks", True, NO_SCORES)
+    return found
 
 
 def chosen(given: RunConfig, resolved: RunConfig) -> dict[str, Any]:

@@ -35,6 +35,7 @@ _OTHER_NAMES = {
     "n_clusters": "--clusters",
     "n_jobs": "--jobs",
     "random_state": "--seed",
+    "evaluate and yardsticks": "--evaluate and --yardsticks",
 }
 _PHRASES = {
     r"\bBudget\(\.\.\., ([^()]*)\)": r"\1",

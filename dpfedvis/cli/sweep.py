@@ -48,8 +48,9 @@ the grid of `dpfedvis sweep example`, which takes less than a minute:
 Lists are axes, and every combination is a cell; keys above the first [[grid]] hold for all. Every setting of
 `dpfedvis run` is a key (as in config.toml); bounds, gamma and classes are lists themselves, so that an axis of
 them is a list of lists. epsilon may be "inf", a run without a budget, or 0, the data-free baseline. seeds is a
-number or a list. baselines are what scores are held against, once a seed: what chance gets, the private map at
-ε = 0.001 (data-free), and a map of all records in one place (central).
+number or a list. baselines are what scores are held against, once a seed: what chance gets, the private map by the
+default recipe at ε = 0.001 (data-free: one for all mechanisms, trusts and ε of a grid), and a map of all records in one
+place (central).
 """
 _RUN = """\
 examples:

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from accounting import InvalidParameter
 from dpfedvis.data import FederatedData
-from dpfedvis.estimators.known_tables import CLUSTERS
+from dpfedvis.estimators.known_tables import CLUSTERS, FEDDL
 from dpfedvis.estimators.maps import FederatedMap
 from dpfedvis.estimators.registry import estimator_of
-from dpfedvis.estimators.settings import EstimatorSettings
+from dpfedvis.estimators.settings import LANDMARKS, EstimatorSettings
 from dpfedvis.evaluation.metrics import Evaluated
 from dpfedvis.evaluation.scores import Scores, by_chance, score, scores_of
 from dpfedvis.numerics.distances import GramDistances
-from dpfedvis.numerics.kernels import Array
+from dpfedvis.numerics.kernels import Array, Kernel, kernel_matrix
 from dpfedvis.numerics.layouts import LAYOUTS
 
 NO_DATA = 0.001  # at this ε a private map is one of noise
@@ -38,7 +38,9 @@ def no_data_scores(
     """Score the private map of the same recipe at ε = 0.001, whose budget sees nothing of the records.
 
     Clients still place their own records in it at home. So whatever it shows a client knows by itself, and a private
-    map must beat it. Beside a run that is no private map it is one with the defaults.
+    map must beat it. Beside a run that is no private map it is one by the default recipe, on the same public facts:
+    with the map, layout, landmarks, features, bounds and tau_x of the run. Where the settings of such a run are
+    resolved, its landmarks count as given only if they are not the default number of rows.
 
     Parameters
     ----------
@@ -50,11 +52,20 @@ def no_data_scores(
     if settings.epsilon is not None and settings.chosen_release == "none":
         recipe = settings.updated(epsilon=NO_DATA, noise="seeded", density=False, classes=())
     else:
-        kept = {name: getattr(settings, name) for name in ("map", "seed", "jobs", "landmarks", "features")}
-        layouts = {name: table for name, table in settings.tables.items() if name in (*LAYOUTS, CLUSTERS)}
-        recipe = EstimatorSettings(**kept, tables=layouts, epsilon=NO_DATA, noise="seeded")
+        recipe = _default_recipe(settings)
     estimator = estimator_of(recipe.resolved(fed)).watch(warns=False).fit(fed)
     return _of_any_run(scores_of(estimator, fed, seed=settings.seed, neighbors=neighbors))
+
+
+def _default_recipe(settings: EstimatorSettings) -> EstimatorSettings:
+    """Return a private map of the same kind and with the same public facts, and the defaults for all else."""
+    kept = {name: getattr(settings, name) for name in ("map", "seed", "jobs", "landmarks", "features", "tau_x")}
+    if settings.release is not None and settings.landmarks == LANDMARKS:
+        kept["landmarks"] = None  # what `resolved` takes for rows
+    tables = {name: table for name, table in settings.tables.items() if name in (*LAYOUTS, CLUSTERS)}
+    if "bounds" in settings.feddl:
+        tables[FEDDL] = {"bounds": settings.feddl["bounds"]}
+    return EstimatorSettings(**kept, tables=tables, epsilon=NO_DATA, noise="seeded")
 
 
 def central_map(settings: EstimatorSettings, fed: FederatedData) -> Array:
@@ -71,34 +82,48 @@ def central_map(settings: EstimatorSettings, fed: FederatedData) -> Array:
 
 
 def central_scores(
-    settings: EstimatorSettings, fed: FederatedData, neighbors: NDArray[np.int64] | None = None
+    settings: EstimatorSettings,
+    fed: FederatedData,
+    neighbors: NDArray[np.int64] | None = None,
+    kernel: Kernel | None = None,
 ) -> Scores:
     """Score the map or the clusters of the pooled records themselves: what a trusted party with all data gets.
 
     Layouts are those of the federated maps, fed with exact distances; clusters are scikit-learn's.
+
+    Parameters
+    ----------
+    settings : EstimatorSettings
+    fed : FederatedData
+    neighbors : array of shape (n, k), optional
+        As in `Evaluated`.
+    kernel : Kernel, optional
+        That a run learned, for clusters by a kernel whose width is open.
     """
     if settings.map != CLUSTERS:
         return score(Evaluated(fed, central_map(settings, fed), seed=settings.seed, neighbors=neighbors))
-    return score(Evaluated(fed, labels=_spectral(settings, fed.pooled()[0]), seed=settings.seed))
+    return score(Evaluated(fed, labels=_spectral(settings, fed.pooled()[0], kernel), seed=settings.seed))
 
 
-def _spectral(settings: EstimatorSettings, X: NDArray[np.floating]) -> NDArray[np.int64]:
+def _spectral(settings: EstimatorSettings, X: NDArray[np.floating], kernel: Kernel | None) -> NDArray[np.int64]:
     import warnings
 
     from sklearn.cluster import SpectralClustering
 
-    spectral = settings.spectral
+    spectral, X = settings.spectral, np.asarray(X, np.float64)
+    if spectral.affinity_gamma is not None:
+        kernel = Kernel.gaussian(spectral.affinity_gamma)
     common = {"n_clusters": spectral.clusters, "n_init": spectral.starts, "random_state": settings.seed}
     if spectral.affinity == "neighbors":
-        made = SpectralClustering(affinity="nearest_neighbors", n_neighbors=spectral.neighbours, **common)
-    elif spectral.affinity_gamma is None:
+        made, alike = SpectralClustering(affinity="nearest_neighbors", n_neighbors=spectral.neighbours, **common), X
+    elif kernel is None:
         raise InvalidParameter("affinity_gamma", None, "given for central clusters with affinity='kernel'")
     else:
-        made = SpectralClustering(affinity="rbf", gamma=spectral.affinity_gamma, **common)
+        made, alike = SpectralClustering(affinity="precomputed", **common), kernel_matrix(X, X, kernel)
     with warnings.catch_warnings():
         # Parts that nothing connects are as good as clusters can be.
         warnings.filterwarnings("ignore", message="Graph is not fully connected")
-        labels: NDArray[np.int64] = made.fit_predict(np.asarray(X, np.float64))
+        labels: NDArray[np.int64] = made.fit_predict(alike)
     return labels
 
 

@@ -32,6 +32,7 @@ from dpfedvis.runs.provenance import PROVENANCE
 from dpfedvis.runs.results import (
     DENSITY,
     PLACES,
+    PROBLEMS,
     SCORES,
     SIMULATION,
     TABLE,
@@ -109,11 +110,14 @@ class Simulation:
     yardsticks : mapping of str to mapping of str to float
         The same scores of what a result is held against: chance and, where they were computed, a map without data and
         a central one.
+    problems : tuple of str
+        What could not be scored, in sentences.
     """
 
     cloud: Cloud
     scores: Mapping[str, float]
     yardsticks: Mapping[str, Mapping[str, float]]
+    problems: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -290,7 +294,10 @@ def _density(path: Path) -> Density | None:
 
 
 def simulation_in(folder: Path) -> Simulation | None:
-    """Read what a simulation knows, from the folder of a run; None where there is nothing."""
+    """Read what a simulation knows, from the folder of a run; None where there is nothing.
+
+    Runs of before have no yardsticks and no problems.
+    """
     folder = folder / SIMULATION
     if not (folder / PLACES).exists():
         return None
@@ -298,8 +305,26 @@ def simulation_in(folder: Path) -> Simulation | None:
         groups = {"class": Grouping.of(stored["labels"], stored["class_names"])} if "labels" in stored else {}
         groups["client"] = Grouping.of(stored["clients"])
         cloud = Cloud(stored["places"], "record", groups)
-    scores, yardsticks = (json.loads((folder / name).read_text(encoding="utf-8")) for name in (SCORES, YARDSTICKS))
-    return Simulation(cloud, scores, yardsticks)
+    scores = _numbers(SCORES, _json(folder / SCORES))
+    beside, problems = _json(folder / YARDSTICKS, missing={}), _json(folder / PROBLEMS, missing=[])
+    if not isinstance(beside, dict):
+        raise ValueError(f"{YARDSTICKS} holds no scores by name")
+    if not (isinstance(problems, list) and all(isinstance(each, str) for each in problems)):
+        raise ValueError(f"{PROBLEMS} holds no sentences")
+    return Simulation(cloud, scores, {name: _numbers(YARDSTICKS, own) for name, own in beside.items()}, tuple(problems))
+
+
+def _json(path: Path, missing: Any = None) -> Any:
+    """Return what a file holds, or `missing`, if there is such a stand-in, where there is no file."""
+    if missing is not None and not path.exists():
+        return missing
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _numbers(name: str, found: Any) -> dict[str, float]:
+    if not (isinstance(found, dict) and all(isinstance(each, int | float) for each in found.values())):
+        raise ValueError(f"{name} holds no scores by name")
+    return found
 
 
 def _verdict(path: Path, points: int) -> Verdict | None:

@@ -40,6 +40,11 @@ _TRUSTED = {
     "aggregate": "Most sites, not the server",
     "local": "Nobody",
 }
+# What a verdict estimates; see `dpfedvis.runs.results.truth_of`.
+_TRUTH = {
+    "anchor_coverage": "anchors that lie among the records (share)",
+    "share_in_clear_regions": "records in regions that are clear of noise (share)",
+}
 _ORIGIN = ("started", "commit", "seed", "python", "machine")
 
 
@@ -123,7 +128,7 @@ def report(facts: RunFacts, drawn: Mapping[str, str | None]) -> str:
         yardsticks=list(yardsticks),
         scores=[
             [
-                METRICS[key].title if key in METRICS else key,
+                METRICS[key].title if key in METRICS else _TRUTH.get(key, key),
                 float(value),
                 *(own.get(key) for own in yardsticks.values()),
             ]

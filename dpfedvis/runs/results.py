@@ -9,7 +9,9 @@ with real noise never writes it, and one on a file of the user's only if asked; 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ from dpfedvis.runs.tables import write_table
 from dpfedvis.runs.upload_writer import EMBEDDING
 
 SIMULATION, SCORES, PLACES, YARDSTICKS = "simulation", "scores.json", "places.npz", "yardsticks.json"
-BY_GROUP = "by-group.json"
+BY_GROUP, PROBLEMS = "by-group.json", "problems.json"
 TABLE, TRACE, DENSITY, VERDICT = "embedding.csv", "trace.csv", "density.npz", "verdict.json"
 PART = 4096  # records whose nearest landmark is sought at a time
 TRACE_COLUMNS = ["round", "step", "change"]
@@ -127,21 +129,15 @@ def write_simulation(
     """
     folder.mkdir(exist_ok=True)
     problems: list[str] = []
-    scores: Scores = {}
-    known: dict[str, Scores] = {}
-    try:
+    found: dict[str, Scores] = {}
+    with _noted(problems, "there are no scores"):
         evaluated = evaluated_of(estimator, fed, seed=config.seed)
-        scores = {**score(evaluated), **truth_of(estimator, fed, config.seed)}
-        known["chance"] = by_chance(evaluated)
-    except Exception as error:  # whatever it is, it comes after all releases
-        problems.append(f"there are no scores, since they could not be computed ({type(error).__name__}: {error})")
-    if scores and config.yardsticks:
-        try:
-            known |= _baselines(config, fed, progress or _silent)
-        except Exception as error:
-            problems.append(
-                f"scores stand beside chance alone: no other map was made ({type(error).__name__}: {error})"
-            )
+        own = {**score(evaluated), **truth_of(estimator, fed, config.seed)}
+        found = {"this map": own, "chance": by_chance(evaluated)}
+    if found and config.yardsticks:
+        found |= _baselines(estimator, config, fed, problems, progress or _silent)
+    known = {name: _finite(name, scores, problems) for name, scores in found.items()}
+    scores = known.pop("this map", {})
     groups = {"site": np.repeat([client.name for client in fed.clients], fed.records)}
     arrays = {
         "places": places_of(estimator),
@@ -154,20 +150,44 @@ def write_simulation(
     write_arrays(folder / PLACES, arrays)
     for name, told in ((SCORES, scores), (YARDSTICKS, known)):
         write_text(folder / name, json.dumps(told, indent=2, allow_nan=False) + "\n")
-    placed = placed_by_group(fed.pooled()[0], arrays["places"], groups, seed=config.seed)
-    rows = {name: [each.to_dict() for each in own] for name, own in placed.items()}
-    write_text(folder / BY_GROUP, json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    with _noted(problems, "nothing is said of single groups"):
+        placed = placed_by_group(fed.pooled()[0], arrays["places"], groups, seed=config.seed)
+        rows = {name: [each.to_dict() for each in own] for name, own in placed.items()}
+        write_text(folder / BY_GROUP, json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(folder / PROBLEMS, json.dumps(problems, indent=2, ensure_ascii=False) + "\n")
     return problems
 
 
-def _baselines(config: RunConfig, fed: FederatedData, progress: Progress) -> dict[str, Scores]:
+def _baselines(
+    estimator: FederatedEstimator, config: RunConfig, fed: FederatedData, problems: list[str], progress: Progress
+) -> dict[str, Scores]:
     """Score a map of the same records that sees no data, and one of all of them in one place."""
     found: dict[str, Scores] = {}
-    for name, scores_of in (("no data", no_data_scores), ("central", central_scores)):
-        progress("yardsticks", len(found), 2)
-        found[name] = scores_of(config, fed)
+    progress("yardsticks", 0, 2)
+    with _noted(problems, 'scores have no yardstick "no data"'):
+        found["no data"] = no_data_scores(config, fed)
+    progress("yardsticks", 1, 2)
+    with _noted(problems, 'scores have no yardstick "central"'):
+        found["central"] = central_scores(config, fed, kernel=estimator.feddl_.public.kernel)
     progress("yardsticks", 2, 2)
     return found
+
+
+@contextmanager
+def _noted(problems: list[str], missing: str) -> Iterator[None]:
+    """Say what is missing, and why, where it cannot be computed: whatever it is, it comes after all releases."""
+    try:
+        yield
+    except Exception as error:
+        problems.append(f"{missing}: it could not be computed ({type(error).__name__}: {error})")
+
+
+def _finite(name: str, scores: Scores, problems: list[str]) -> Scores:
+    """Return the scores that are numbers, and note the others."""
+    kept = {key: value for key, value in scores.items() if math.isfinite(value)}
+    if lost := [key for key in scores if key not in kept]:
+        problems.append(f"scores of {name} that are no finite number are left out: {', '.join(lost)}")
+    return kept
 
 
 def _silent(stage: str, done: int, total: int) -> None:

@@ -30,6 +30,7 @@ Sample = Literal["first", "random"]
 LinkName = Literal["in-process", "nvflare"]
 
 
+NO_SCORES = "left out without scores: it needs --evaluate"
 FEW_RECORDS = 2000  # up to which maps to hold a score against take seconds
 
 
@@ -276,21 +277,27 @@ class RunConfig(EstimatorSettings):
                 "release", chosen.release, "none, with a budget, between real sites: no row of a record leaves one"
             )
         seeded, evaluate = chosen.noise == "seeded", self.evaluate
-        if evaluate and not seeded:
-            raise InvalidParameter("evaluate", True, "left out with real noise (no ε covers scores, places and labels)")
+        asked = " and ".join(name for name in ("evaluate", "yardsticks") if getattr(self, name))
+        if asked and self.link == "nvflare":
+            raise InvalidParameter(asked, True, "left out between real sites: no record is at the server, to be scored")
+        if asked and not seeded:
+            raise InvalidParameter(
+                asked, True, "left out with real noise (no ε covers scores, places, labels and a central map)"
+            )
         hidden = chosen.budget is not None and chosen.budget.hides_rows
         if hidden and not seeded and self.records is not None:
             raise InvalidParameter(
                 "records", self.records, "left out with real noise where numbers of records are private"
             )
-        if self.yardsticks and not seeded:
-            raise InvalidParameter(
-                "yardsticks", True, "left out with real noise (no ε covers the scores of a central map)"
-            )
         if evaluate is None:
             evaluate = seeded and fed.origin == "built-in"
-        # Without scores there is nothing to hold against them.
-        yardsticks = evaluate and (fed.n_records <= FEW_RECORDS if self.yardsticks is None else self.yardsticks)
+        yardsticks = self.yardsticks
+        if evaluate and yardsticks is None:
+            yardsticks = fed.n_records <= FEW_RECORDS
+        elif yardsticks and not evaluate:
+            if self.evaluate is None:
+                raise InvalidParameter("yardsticks", True, NO_SCORES)
+            yardsticks = None  # of a run before that had scores, which are no longer wanted
         partition = fed.dealt or "groups"
         return chosen.updated(clients=fed.n_clients, partition=partition, evaluate=evaluate, yardsticks=yardsticks)
 

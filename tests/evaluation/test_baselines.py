@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from accounting import Budget
+import pytest
+
+from accounting import Budget, InvalidParameter
 from dpfedvis import FederatedData, FedTSNE
 from dpfedvis.estimators.registry import estimator_of
 from dpfedvis.estimators.settings import EstimatorSettings
 from dpfedvis.evaluation.baselines import central_scores, chance_scores, no_data_scores
 from dpfedvis.evaluation.scores import by_chance, evaluated_of, scores_of
 from dpfedvis.mechanisms.k_means import KMeans
+from dpfedvis.numerics.kernels import Kernel
 from tests.makers import CLASSES, DIGITS
 
 FED = FederatedData.split(DIGITS[:90], CLASSES[:90], clients=2)
@@ -37,6 +40,28 @@ def test_beside_exact_rows_no_data_is_a_private_map_of_the_same_layout() -> None
     first, *others = (no_data_scores(each, FED) for each in runs)
     assert all(each == first for each in others)
     assert no_data_scores(runs[0].updated(perplexity=9), FED) != first
+
+
+def test_no_data_of_the_default_recipe_is_the_same_with_and_without_a_budget() -> None:
+    """Bounds of the user's own records are public, and no part of a recipe."""
+    fed = FederatedData.split(DIGITS[:90] / 16, CLASSES[:90], clients=2)
+    base = EstimatorSettings(perplexity=5, jobs=1, bounds=(0.0, 1.0))
+    private = no_data_scores(base.updated(epsilon=3.0).resolved(fed), fed)
+    assert no_data_scores(base.resolved(fed), fed) == private
+    assert no_data_scores(base.updated(bounds=None, tau_x=4.0).resolved(fed), fed) == no_data_scores(
+        base.updated(bounds=None, tau_x=4.0, epsilon=3.0).resolved(fed), fed
+    )
+    assert no_data_scores(base.updated(bounds=None), fed) != private
+
+
+def test_central_clusters_take_the_kernel_of_a_run_where_its_width_is_open() -> None:
+    base = EstimatorSettings(map="clusters", affinity="kernel", clusters=3)
+    given = central_scores(base.updated(affinity_gamma=0.001), FED)
+    assert central_scores(base, FED, kernel=Kernel.gaussian(0.001)) == given
+    assert central_scores(base.updated(affinity_gamma=0.001), FED, kernel=Kernel.gaussian(0.1)) == given
+    assert central_scores(base, FED, kernel=Kernel.gaussian(0.1)) != given
+    with pytest.raises(InvalidParameter, match="affinity_gamma must be given"):
+        central_scores(base, FED)
 
 
 def test_chance_is_no_data_is_central_in_this_order() -> None:

@@ -194,6 +194,28 @@ def test_a_damaged_folder_is_named(
         write_report(tmp_path / "nothing")
 
 
+def test_a_simulation_from_before_there_were_yardsticks_is_whole(private: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(private, tmp_path / "copy"))
+    for name in ("yardsticks.json", "problems.json"):
+        (copy / "simulation" / name).unlink()
+    write_report(copy)
+    assert "Scores beside their yardsticks" in page(copy)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("scores.json", "[1]"), ("yardsticks.json", '{"central": 3}'), ("yardsticks.json", '{"central": {"nmi": "x"}}'),
+        ("yardsticks.json", "[]"), ("problems.json", "{}"),
+    ],
+)  # fmt: skip
+def test_scores_of_another_shape_are_named(name: str, text: str, private: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(private, tmp_path / "copy"))
+    (copy / "simulation" / name).write_text(text)
+    with pytest.raises(RecordingError, match=f"holds a damaged run .*{name} holds no"):
+        write_report(copy)
+
+
 # What comes from outside
 
 
@@ -211,6 +233,33 @@ def test_json_cannot_end_its_script() -> None:
 
 
 # What only clients have
+
+
+def test_a_page_says_which_yardsticks_failed_and_whose_recipe_no_data_has(
+    private: Path, open_run: Path, tmp_path: Path
+) -> None:
+    assert "dpfedvis run --yardsticks" in page(private)
+    for folder, recipe in ((private, "same"), (open_run, "default")):
+        copy = Path(shutil.copytree(folder, tmp_path / recipe))
+        toml = (copy / "config.toml").read_text()
+        (copy / "config.toml").write_text(toml.replace("yardsticks = false", "yardsticks = true"))
+        (copy / "simulation" / "yardsticks.json").write_text('{"no data": {"nmi": 0.1}}')
+        (copy / "simulation" / "problems.json").write_text('["there is no central <b>map</b>"]')
+        write_report(copy)
+        text = " ".join(page(copy).split())
+        assert f"the private map by the {recipe} recipe at ε = 0.001" in text
+        assert "there is no central &lt;b&gt;map&lt;/b&gt;" in text
+        assert "dpfedvis run --yardsticks" not in text
+
+
+def test_every_score_has_a_title_and_says_where_lower_is_better(private: Path) -> None:
+    scores = json.loads((private / "simulation" / "scores.json").read_text())
+    table = page(private).split("<span>Scores beside their yardsticks")[1].split("</table>")[0]
+    titles = re.findall(r'<th scope="row">(.*?)</th>', table)
+    assert len(titles) == len(scores)
+    assert not [title for title in titles if "_" in title]
+    lower = [key for key, title in zip(scores, titles, strict=True) if "lower is better" in title]
+    assert lower == [key for key in scores if key.startswith(("mmd", "certificate"))] != []
 
 
 def coordinates(folder: Path) -> np.ndarray:

@@ -107,14 +107,31 @@ def test_maps_to_hold_a_score_against_are_made_of_simulations_alone(patients):
     columns = {"label_column": "diagnosis", "client_column": "hospital"}
     assert resolved("digits").yardsticks is True
     assert resolved("digits", yardsticks=False).yardsticks is False
-    assert resolved("digits", evaluate=False, yardsticks=True).yardsticks is False
-    assert resolved("digits", noise="discrete").yardsticks is False
-    assert resolved(patients, **columns).yardsticks is False
-    assert resolved(patients, **columns, noise="seeded").yardsticks is False
+    # Left open without scores, so that the same settings with scores have them.
+    assert resolved("digits", evaluate=False).yardsticks is None
+    assert resolved("digits", noise="discrete").yardsticks is None
+    assert resolved(patients, **columns).yardsticks is None
+    assert resolved(patients, **columns, noise="seeded").yardsticks is None
+    assert "yardsticks" not in resolved(patients, **columns, noise="seeded").to_toml()
+    assert resolved("digits", evaluate=False, yardsticks=True).yardsticks is None
+    with pytest.raises(AccountingError, match="yardsticks must be left out without scores: it needs --evaluate"):
+        resolved(patients, **columns, noise="seeded", yardsticks=True)
     assert resolved(patients, **columns, noise="seeded", evaluate=True).yardsticks is True
     for data, more in ((patients, columns), ("digits", {"noise": "discrete"})):
         with pytest.raises(AccountingError, match="yardsticks must be left out with real noise"):
             resolved(data, **more, yardsticks=True)
+        with pytest.raises(AccountingError, match="evaluate and yardsticks must be left out with real noise"):
+            resolved(data, **more, evaluate=True, yardsticks=True)
+
+
+def test_real_sites_have_no_scores():
+    """Their server holds no record."""
+    fed = FederatedData([np.zeros((20, 3)), np.ones((20, 3))])
+    sites = RunConfig(data="federation", link="nvflare", kit="kit", epsilon=1.0, bounds=(0.0, 1.0), noise="seeded")
+    assert sites.resolved(fed).evaluate is False
+    for name in ("evaluate", "yardsticks"):
+        with pytest.raises(AccountingError, match=f"^{name} must be left out between real sites"):
+            sites.updated(**{name: True}).resolved(fed)
 
 
 # A run

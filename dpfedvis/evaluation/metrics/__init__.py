@@ -55,12 +55,13 @@ METRICS: dict[str, Metric] = {
                neighbors.continuity, _MAP, chance=neighbors.trust_by_chance),
         Metric("mmd", "MMD at the run's kernel", "MMD between records and landmarks (lower is better)",
                landmarks.mmd, _LANDMARKS, higher=False, limits=(0.0, sqrt(2))),
-        Metric("mmd_common", "MMD of the landmarks", "MMD, at one kernel for all runs on the same records",
+        Metric("mmd_common", "MMD of the landmarks",
+               "MMD, at one kernel for all runs on the same records (lower is better)",
                partial(landmarks.mmd, common=True), _LANDMARKS, higher=False, limits=(0.0, sqrt(2)), curve=True),
         Metric("certificate", "certificate at the run's kernel", "Nyström certificate by record (lower is better)",
                landmarks.certificate, _LANDMARKS, higher=False),
         Metric("certificate_common", "certificate per record",
-               "Nyström certificate by record, at one kernel for all runs",
+               "Nyström certificate by record, at one kernel for all runs (lower is better)",
                partial(landmarks.certificate, common=True), _LANDMARKS, higher=False, curve=True),
     )
 }  # fmt: skip

@@ -44,8 +44,8 @@ class Cell:
     def baseline(cls, kind: Kind, config: RunConfig) -> Cell:
         """Return the baseline beside a run: of its settings, those that such a baseline has."""
         kept = {name: value for name, value in config.given.items() if name in (*_DATA, "map", "seed", "jobs")}
-        if kind == "data-free" and config.landmarks is not None:
-            kept["landmarks"] = config.landmarks
+        if kind == "data-free":
+            kept |= {name: value for name, value in config.given.items() if name in ("landmarks", "tau_x")}
         layouts = {} if kind == "chance" else _layouts(config)
         return cls(kind, RunConfig(**kept, **layouts))
 
@@ -67,7 +67,9 @@ class Cell:
             del settings["rounds"]
         chosen = {"rounds": "chosen"} if self.config.uploads is None else {}
         # Once it was a map of public random points, which is easier to beat.
-        free = {"epsilon": NO_DATA} if self.kind == "data-free" else {}
+        free: dict[str, Any] = {"epsilon": NO_DATA} if self.kind == "data-free" else {}
+        # Once it went without the bounds that were given.
+        free |= {"bounds": "kept"} if free and "bounds" in settings else {}
         facts = {"kind": self.kind, "data": data_sha256, "settings": settings}
         return digest({"format": 1, **facts, **shared, **chosen, **free})
 

@@ -77,6 +77,12 @@ def test_epsilon_zero_is_the_data_free_baseline() -> None:
     assert [cell.kind for cell in cells] == ["data-free", "run", "run"]
 
 
+def test_the_data_free_baseline_keeps_what_is_public() -> None:
+    (cell, _) = Grid.from_mapping({"data": "own.csv", "bounds": [0, 2], "tau_x": 3, "epsilon": [0, 1]}).cells
+    assert (cell.config.feddl["bounds"], cell.config.tau_x) == ((0.0, 2.0), 3.0)
+    assert cell.settings["bounds"] == [0.0, 2.0]
+
+
 def test_baselines_stand_beside_the_runs_once() -> None:
     cells = Grid.from_mapping(
         {"data": "digits", "mechanism": ["gradient", "k-means"], "epsilon": [1, 2], "landmarks": [9, 10], "seeds": 2,

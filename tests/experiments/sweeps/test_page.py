@@ -159,6 +159,7 @@ def test_every_table_of_the_best_ends_with_its_yardsticks(sweep_rows: list[CellR
     write_report(sweep_rows, tmp_path, "x", HERE)
     page = (tmp_path / "report.md").read_text()
     assert "no such yardstick" not in page
+    assert "the private map by the default recipe at ε = 0.001" in page
     assert (
         "| chance | 0.030 | 0.060 |\n| no data, ε = 0.001 | 0.100 | 0.200 |\n| central, no privacy | 0.450 | 0.900 |"
         in page

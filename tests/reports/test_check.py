@@ -11,7 +11,7 @@ import pytest
 from dpfedvis.runs.code_version import code_version
 from reports.check import check, main
 from reports.registry import REPORTS, Report
-from reports.remade import Missing, script
+from reports.remade import Cell, Missing, script
 
 ROOT = Path(__file__).parents[2] / "reports"
 CHEAPEST = next(each for each in REPORTS if each.name == "gradient")
@@ -98,8 +98,14 @@ def test_a_number_that_the_same_code_published_is_changed(copied: Path) -> None:
 
 
 def test_what_is_below_the_tolerance_is_no_difference(copied: Path) -> None:
-    planted(copied, "0.0.1 abcdef", CHEAPEST.tolerance / 2)
+    planted(copied, "0.0.1 abcdef", CHEAPEST.tolerance / 4)
     assert check(CHEAPEST, copied).status == "fresh"
+
+
+@pytest.mark.parametrize(("now", "status"), [(0.0160, "fresh"), (0.0300, "stale")])
+def test_a_small_number_is_compared_by_its_size(tmp_path: Path, now: float, status: str) -> None:
+    cell = Cell("a certificate", "0.0.1 abcdef", 1, {"mmd": 0.0155}, lambda: {"mmd": now})
+    assert check(Report("small", ".", (), cell=lambda folder: cell, tolerance=2e-2), tmp_path).status == status
 
 
 def test_a_page_that_says_something_else_than_its_store_is_changed(copied: Path) -> None:

@@ -267,7 +267,8 @@ def _draw_scores(axes: Any, result: AuditResult) -> None:
     axes.set_xlabel("score (lines: what the claim allows)" if mu is not None else "probability of in, as seen")
     axes.set_ylabel("density")
     axes.set_title(result.title, fontsize=10)
-    axes.legend(fontsize=8)
+    # At a fixed place: to look for the best one takes a busy machine more than a second, and matplotlib then warns.
+    axes.legend(fontsize=8, loc="upper right")
 
 
 def _draw_bounds(axes: Any, result: AuditResult) -> None:

@@ -126,7 +126,7 @@ class InversionReport:
         axes.axhline(1, color="0.6", linestyle="--")
         axes.set_xticks(places, [f"{each.client}\nn = {each.records}" for each in self.clients])
         axes.set_ylabel("error / error of the trivial guess")
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="upper right")
         save_png(figure, path)
 
 

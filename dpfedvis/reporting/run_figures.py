@@ -117,7 +117,7 @@ def _budget(facts: RunFacts) -> Any | None:
     axes.set(xlabel="releases, in the order of the ledger", ylabel="ε so far", ylim=(0, 1.12 * ceiling))
     if len(x) <= NAMED:
         axes.set_xticks(x, [plain(each.label) for each in facts.steps], rotation=35, ha="right", fontsize=8)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8, loc="upper right")
     return _told(figure, facts)
 
 
@@ -164,7 +164,7 @@ def _delta(facts: RunFacts) -> Any | None:
     axes.semilogy([facts.in_scope], [facts.delta], "D", color=_WARN, ms=6, label="this run")
     axes.set(xlabel="ε, in scope", ylabel="δ")
     axes.set_xlim(left=0)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper right")
     return _told(figure, facts)
 
 

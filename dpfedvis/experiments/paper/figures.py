@@ -33,7 +33,7 @@ def draw_figure(experiment: Experiment, scale: Scale, found: Sequence[Comparison
             axes.set_xscale("log")
         axes.set_xticks(places, [f"{place:g}" for place in places])
         axes.minorticks_off()
-    panels[0].legend(fontsize=8, frameon=False)
+    panels[0].legend(fontsize=8, frameon=False, loc="lower right")
     figure.suptitle(f"{experiment.title} ({scale})")
     return svg(figure)
 

@@ -117,7 +117,7 @@ def _budget(facts: RunFacts) -> Any | None:
     axes.set(xlabel="releases, in the order of the ledger", ylabel="ε so far", ylim=(0, 1.12 * ceiling))
     if len(x) <= NAMED:
         axes.set_xticks(x, [plain(each.label) for each in facts.steps], rotation=35, ha="right", fontsize=8)
-    axes.legend(frameon=False, fontsize=8, loc="upper right")
+    axes.legend(frameon=False, fontsize=8, loc="lower right")
     return _told(figure, facts)
 
 

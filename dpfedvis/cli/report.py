@@ -10,7 +10,7 @@ from dpfedvis.numerics.progress import bar
 
 _EXAMPLE = """\
 example:
-  dpfedvis run --data digits --records 600 --clients 5 --epsilon 4 --out runs/fourth
+  dpfedvis run --data digits --records 600 --clients 5 --epsilon 4 --no-yardsticks --out runs/fourth
   dpfedvis report --run runs/fourth
 
 dpfedvis run writes report.html; this command rewrites it, with figures/, from the folder alone. Scores and labels of

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _EXAMPLE = """\
 examples:
   dpfedvis run --data digits --clients 10 --partition dirichlet:0.5 --map tsne --epsilon 2 --out runs/first
-  dpfedvis run --data digits --clients 3 --epsilon 4 --density --classes 0,1,2,3,4,5,6,7,8,9 --out runs/density
-  dpfedvis run --data digits --clients 3 --epsilon 4 --shares subspace=0.3 --components 12 --out runs/shares
-  dpfedvis run --config runs/first/config.toml --seed 1 --out runs/second
+  dpfedvis run --data digits --clients 3 --epsilon 4 --density --classes 0,1,2,3,7 --no-yardsticks --out runs/density
+  dpfedvis run --data digits --epsilon 4 --shares subspace=0.3 --components 12 --no-yardsticks --out runs/shares
+  dpfedvis run --config runs/first/config.toml --seed 1 --no-yardsticks --out runs/second
 
-  dpfedvis run --data digits --epsilon 4 --mechanism k-means --sweeps 8 --perplexity 20 --out runs/third
+  dpfedvis run --data digits --epsilon 4 --mechanism k-means --sweeps 8 --perplexity 20 --no-yardsticks --out runs/third
   dpfedvis run --data hospitals/*.csv --schema hospitals/schema.toml --epsilon 2 --views views --out runs/hospitals
   dpfedvis run --data all.csv --schema schema.toml --epsilon 2 --unit person --rows-per-person 3 --out runs/persons
 

@@ -80,7 +80,7 @@ def reopen_closed_streams() -> None:
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         if number == 2:
-            sys.stderr = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+            sys.stderr = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115  # stays open
     os.close(number)
 
 

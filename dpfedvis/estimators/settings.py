@@ -70,7 +70,7 @@ class About:
 
 def told(default: Any, check: Check, help: str, group: str = "map", *, draws: bool = False) -> Any:
     """Declare a setting; one whose default is None may be left open."""
-    return Field(default, description=help, json_schema_extra={"about": About(check, group, draws)})  # type: ignore[dict-item]
+    return Field(default, description=help, json_schema_extra={"about": About(check, group, draws)})  # type: ignore[dict-item]  # not JSON
 
 
 def among(choices: Iterable[str]) -> Check:

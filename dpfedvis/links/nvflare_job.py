@@ -44,7 +44,7 @@ _RUN = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _APPROVAL_POLL = 1.0
 _log = logging.getLogger(__name__)
 # A job would import torch at each machine, where it is installed, to send tensors. Bytes need none of it.
-sys.modules.setdefault("nvflare.app_opt.pt.decomposers", None)  # type: ignore[arg-type]
+sys.modules.setdefault("nvflare.app_opt.pt.decomposers", None)  # type: ignore[arg-type]  # None bars an import
 
 
 class SitePart:
@@ -60,7 +60,7 @@ class SitePart:
         self._asked, self._answer = "", Future[bytes]()
         self._reply: Callable[[bytes], bytes] | None = None
 
-    @collab.publish  # type: ignore[untyped-decorator]
+    @collab.publish  # type: ignore[untyped-decorator]  # of the engine
     def answer(self, request: bytes) -> bytes:
         """Return the reply to a request; nothing, if it is not ready yet: ask again with the same bytes."""
         try:
@@ -125,7 +125,7 @@ class ServerPart:
     def __init__(self, program: str, run: str, patience: float, approval: float) -> None:
         self.program, self.run, self.patience, self.approval = program, run, patience, approval
 
-    @collab.main  # type: ignore[untyped-decorator]
+    @collab.main  # type: ignore[untyped-decorator]  # of the engine
     def main(self) -> None:
         """Run the program, and leave what it published in the folder of the run."""
         if not _RUN.fullmatch(self.run):  # it is the name of a folder

@@ -134,14 +134,14 @@ class Moments(ScaleRelease):
         length = max(float(mean @ mean) - variance * len(mean), 0.0)
         spread = 2 * (square - (float(mean @ mean) - variance * len(mean)))
         deviation = 2 * math.sqrt(variance + 4 * variance * length + 2 * len(mean) * variance**2)
+        if expected is None:
+            # With noise this may be 0 or negative; a hundredth of τ² keeps γ finite.
+            return max(spread, 0.01) * self.tau_x**2
         rounding = 2 * (1 + 2 * math.sqrt(length * len(mean))) / UNIT
         hidden = SURE * deviation + rounding
-        if expected is not None and spread < hidden:
-            return min(expected, (max(spread, 0.0) + hidden) * self.tau_x**2)
-        if expected is not None:
+        if spread >= hidden:
             return spread * self.tau_x**2
-        # With noise this may be 0 or negative; a hundredth of τ² keeps γ finite.
-        return max(spread, 0.01) * self.tau_x**2
+        return min(expected, (max(spread, 0.0) + hidden) * self.tau_x**2)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from dpfedvis.server.private_map import Learner, landmarks_for
 from dpfedvis.server.program import Program
 from dpfedvis.server.regions import SETTLED, quantile
 from dpfedvis.server.rounds import one_sweep
-from dpfedvis.server.subspace import edge_of, threshold
+from dpfedvis.server.subspace import edge_of, hidden_below
 
 Outlook = Literal["yes", "partly", "unlikely", "no"]
 # Chosen on digits, Fashion-MNIST and a Gaussian blob (reports/verdict).
@@ -178,8 +178,7 @@ def _forecast(program: Program, members: Members) -> Forecast:
     learner = program.learner(members)
     contract = learner.contract(members, "plan")
     edge, size = _edge(learner, contract)
-    clears = threshold(size)
-    least = edge * (clears + math.sqrt(clears**2 - 1)) / 2
+    least = hidden_below(edge, size)
     count = learner.landmarks or landmarks_for(_unit_noise(program, members))
     noise = _count_noise(learner, contract, count)
     clear = None if noise is None else quantile(count) * noise

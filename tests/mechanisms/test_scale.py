@@ -14,6 +14,8 @@ from dpfedvis.data import FederatedData
 from dpfedvis.estimators.feddl import FedDL
 from dpfedvis.mechanisms import GradientPerturbation
 from dpfedvis.mechanisms.scale import MedianDistance, Moments, kernel_of_distance, public_kernel
+from dpfedvis.numerics.exact import Grid
+from dpfedvis.numerics.exact_sums import UNIT, moment_sums
 from dpfedvis.server.session import SiteRefused
 from tests.makers import federation
 
@@ -258,3 +260,17 @@ def test_an_unseen_scale_is_hardly_ever_too_small():
         average = truth + rng.normal(0, math.sqrt(variance), 10)
         small += release.mean_squared_distance(average, variance, 5.0) < 2 * (0.3 - 0.09)
     assert small <= 5
+
+
+@given(st.floats(0, 0.9), st.floats(1e-5, 0.02), st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_rounding_makes_no_scale_much_too_small(length, deviation, features, seed):
+    """Of records near one place, rounded as they are summed, and with next to no noise: all would be clipped to 0."""
+    records = np.random.default_rng(seed).normal(
+        length / math.sqrt(features), deviation / math.sqrt(features), (200, features)
+    )
+    records /= max(1.0, float(np.linalg.norm(records, axis=1).max()))
+    grid = Grid.of_norm(1.0, features)
+    cells = grid.cells(records)
+    average = moment_sums(cells, grid.step) / (UNIT * len(records))
+    found = Moments(tau_x=1.0).mean_squared_distance(average, 1e-18, 5.0)
+    assert found >= 0.5 * mean_squared_distance(grid.points(cells))
